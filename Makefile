@@ -1,0 +1,48 @@
+# Everything needs only Python (3.10 or newer) and make. The environment is made in .venv, and made anew when
+# pyproject.toml changes.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint format clean help
+
+help:
+	@echo "make demo    see an agent remember across two processes"
+	@echo "make test    linter, types, layers and all tests"
+	@echo "make format  format the code"
+	@echo "make clean   remove the environment and caches"
+
+demo: $(READY)
+	@$(BIN)/python samples/demo.py
+
+test: lint
+	@echo "Running the tests ..."
+	@$(BIN)/python -m pytest
+
+lint: $(READY)
+	@echo "Checking style (ruff) ..."
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@echo "Checking types (mypy) ..."
+	@$(BIN)/mypy --no-error-summary
+	@echo "Checking layers (import-linter) ..."
+	@$(BIN)/lint-imports --no-cache > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
+
+format: $(READY)
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
+
+# pip's doubled -q leaves only errors: its warnings are about the machine, not about us.
+$(READY): pyproject.toml
+	@echo "Making the environment in $(VENV) (once, a minute or two) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "Python 3.10 or newer is needed; try: make PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable ".[offline,openai]" --group test
+	@touch $(READY)

@@ -1,0 +1,48 @@
+"""Persistent memory for Microsoft AutoGen agents, over Chroma.
+
+from autogen_persistent_memory import PersistentMemory
+
+agent = AssistantAgent("assistant", model_client=client, memory=[PersistentMemory("user-42")])
+"""
+
+from ._config import RecallPolicy
+from ._embeddings import CallableEmbedding, ChromaEmbedding, MiniLMEmbedding
+from ._errors import (
+    EmbeddingMismatchError,
+    NamespaceError,
+    PersistentMemoryError,
+    SchemaVersionError,
+    StoreLockedError,
+    StoreUnavailableError,
+)
+from ._memory import PersistentMemory
+from ._profile import ProfileMemory
+from ._records import MemoryHit, MemoryRecord, Recall
+from ._session import SessionMemory
+from ._stores import CloudStore, EmbeddedStore, ServerStore, TemporaryStore
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CallableEmbedding",
+    "ChromaEmbedding",
+    "CloudStore",
+    "EmbeddedStore",
+    "EmbeddingMismatchError",
+    "MemoryHit",
+    "MemoryRecord",
+    "MiniLMEmbedding",
+    "NamespaceError",
+    "PersistentMemory",
+    "PersistentMemoryError",
+    "ProfileMemory",
+    "Recall",
+    "RecallPolicy",
+    "SchemaVersionError",
+    "ServerStore",
+    "SessionMemory",
+    "StoreLockedError",
+    "StoreUnavailableError",
+    "TemporaryStore",
+    "__version__",
+]

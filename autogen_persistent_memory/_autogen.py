@@ -1,0 +1,218 @@
+"""AutoGen's `Memory` protocol over an engine: what the three memories have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from autogen_core import CancellationToken
+from autogen_core.memory import Memory, MemoryContent, MemoryMimeType, MemoryQueryResult, UpdateContextResult
+from autogen_core.model_context import ChatCompletionContext
+from typing_extensions import Self
+
+from ._block import break_words, paste
+from ._checks import check_count, check_namespace, check_share, check_time, decode_json, encode_json, require_text
+from ._config import RecallPolicy
+from ._embeddings import Embedding, MiniLMEmbedding
+from ._engine import Engine
+from ._records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, draft, select
+from ._store import MemoryStore, ShelfName
+from ._stores import EmbeddedStore
+from ._turn import Turn
+
+T = TypeVar("T")
+_QUERY_KEYWORDS = ("limit", "kinds", "tags", "session", "min_score", "max_tokens", "at", "reinforce")
+
+
+def make_engine(
+    namespace: str, store: MemoryStore | None, embedding: Embedding | None, policy: RecallPolicy | None
+) -> Engine:
+    """The engine of a memory, with the defaults filled in. Does no I/O."""
+    if policy is not None and not isinstance(policy, RecallPolicy):
+        raise ValueError(f"policy must be a RecallPolicy, not {type(policy).__name__}.")
+    if store is not None and not hasattr(store, "connect"):
+        raise ValueError(f"store must be a store such as EmbeddedStore('folder'), not {store!r}.")
+    if embedding is not None and not isinstance(embedding, Embedding):
+        raise ValueError(f"embedding must be an embedding such as CallableEmbedding(fn, id='...'), not {embedding!r}.")
+    return Engine(
+        check_namespace(namespace), store or EmbeddedStore(), embedding or MiniLMEmbedding(), policy or RecallPolicy()
+    )
+
+
+class EngineMemory(Memory):
+    """A memory that recalls from some shelves of an engine, and stores on the first of them."""
+
+    def __init__(self, engine: Engine, shelves: Sequence[ShelfName], *, session: str | None = None) -> None:
+        self._engine = engine
+        self._shelves = tuple(shelves)
+        self._only_session = session
+        identity = "\n".join((type(self).__name__, engine.namespace, session or ""))
+        block_id = hashlib.sha256(identity.encode()).hexdigest()[:12]
+        self._turn = Turn(engine, self._shelves, Selection(session=session), block_id)
+
+    @property
+    def namespace(self) -> str:
+        """Whose memories these are."""
+        return self._engine.namespace
+
+    @property
+    def policy(self) -> RecallPolicy:
+        """How memories are chosen, ranked and shown."""
+        return self._engine.policy
+
+    async def add(self, content: MemoryContent, cancellation_token: CancellationToken | None = None) -> None:
+        """Store text, Markdown or a JSON dict. The caller's object and its metadata stay untouched.
+
+        Raises:
+            ValueError: Images and bytes are not stored, nor is a blank text.
+            asyncio.CancelledError: The token was cancelled.
+        """
+        text, mime_type = _stored_form(content)
+        item = self._draft(text, metadata=content.metadata, mime_type=mime_type)
+        await _cancellable(self._engine.remember(self._shelves[0], [item]), cancellation_token)
+
+    async def query(
+        self, query: str | MemoryContent, cancellation_token: CancellationToken | None = None, **kwargs: Any
+    ) -> MemoryQueryResult:
+        """Recall, in AutoGen's terms. Takes the keywords of `recall()`: limit, kinds, tags, session, min_score, …
+
+        Each result's metadata is the caller's own, and over it `id`, `score`, `kind`, `created_at` and more as plain
+        strings and numbers.
+
+        Raises:
+            ValueError: A keyword is unknown or its value is no good.
+            asyncio.CancelledError: The token was cancelled.
+        """
+        unknown = [keyword for keyword in kwargs if keyword not in _QUERY_KEYWORDS]
+        if unknown:
+            raise ValueError(f"query() knows no {', '.join(unknown)}; it takes {', '.join(_QUERY_KEYWORDS)}.")
+        text = query if isinstance(query, str) else _stored_form(query)[0]
+        found = await _cancellable(self._recall(text, **kwargs), cancellation_token)
+        return MemoryQueryResult(results=[to_content(hit) for hit in found.hits])
+
+    async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
+        """Show the model what is relevant to the user's latest message, as one block that is replaced each turn.
+
+        Called by AutoGen before every turn. Never raises (but see `policy.strict`), never takes longer than
+        `policy.deadline`, never blocks the event loop.
+        """
+        hits = await self._turn.update(model_context)
+        guarded = [_guarded(to_content(hit), self.policy.guard_words) for hit in hits]
+        return UpdateContextResult(memories=MemoryQueryResult(results=guarded))
+
+    async def flush(self) -> None:
+        """Wait until everything is written and everything expired is deleted."""
+        await self._engine.flush()
+
+    async def close(self) -> None:
+        """Flush and let go of the store. The memory opens itself again when it is used again."""
+        await self._engine.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    def _draft(self, content: str, **fields: Any) -> Draft:
+        return draft(content, **fields)
+
+    async def _recall(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        kinds: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        session: str | None = None,
+        min_score: float | None = None,
+        max_tokens: int | None = None,
+        at: Any = None,
+        reinforce: bool = False,
+    ) -> Recall:
+        query = require_text(query, "query")
+        limit = self.policy.limit if limit is None else check_count(limit, "limit")
+        least = 0.0 if min_score is None else check_share(min_score, "min_score")
+        budget = None if max_tokens is None else check_count(max_tokens, "max_tokens")
+        selection = select(kinds=kinds, tags=tags, session=session or self._only_session)
+        hits = await self._engine.recall(
+            query, self._shelves, limit=limit, selection=selection, at=check_time(at, "at")
+        )
+        block = paste([hit for hit in hits if hit.score >= least], budget)
+        if reinforce:
+            self._engine.reinforce(block.hits)
+        return Recall(query=query, hits=block.hits, text=block.text, tokens=block.tokens)
+
+
+def to_content(hit: MemoryHit) -> MemoryContent:
+    """A hit as AutoGen's `MemoryContent`."""
+    record = hit.record
+    ours = {
+        "id": record.id,
+        "score": hit.score,
+        "similarity": hit.similarity,
+        "recency": hit.recency,
+        "frequency": hit.frequency,
+        "kind": record.kind,
+        "tags": list(record.tags),
+        "key": record.key,
+        "source": record.source,
+        "session": record.session,
+        "origin": record.origin,
+        "created_at": record.created_at.isoformat(),
+    }
+    return MemoryContent(
+        content=decode_json(record.content) if record.mime_type == JSON else record.content,
+        mime_type=MemoryMimeType(record.mime_type),
+        metadata={**record.metadata, **{name: value for name, value in ours.items() if value is not None}},
+    )
+
+
+def _stored_form(content: MemoryContent) -> tuple[str, str]:
+    """The text that is stored for a content, and its MIME type."""
+    given = content.mime_type
+    mime_type = given.value if isinstance(given, MemoryMimeType) else given
+    if mime_type not in MIME_TYPES:
+        raise ValueError(
+            f"Content of type {mime_type} cannot be remembered; only {', '.join(MIME_TYPES)} can. Describe it in words."
+        )
+    if mime_type == JSON:
+        if not isinstance(content.content, dict):
+            raise ValueError(f"JSON content must be a dict, not {type(content.content).__name__}.")
+        return encode_json(content.content, "JSON content"), mime_type
+    if not isinstance(content.content, str):
+        raise ValueError(
+            f"Content of type {mime_type} must be a str, not {type(content.content).__name__}. Images and bytes cannot "
+            "be remembered; describe them in words."
+        )
+    return require_text(content.content, "content"), mime_type
+
+
+def _guarded(content: MemoryContent, words: Sequence[str]) -> MemoryContent:
+    """A copy for AutoGen's event, whose text AutoGen's text terminations search for words such as TERMINATE."""
+
+    def guard(value: Any) -> Any:
+        if isinstance(value, str):
+            return break_words(value, words)
+        if isinstance(value, Mapping):
+            return {guard(key): guard(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [guard(item) for item in value]
+        return value
+
+    return MemoryContent(
+        content=guard(content.content), mime_type=content.mime_type, metadata=guard(content.metadata or {})
+    )
+
+
+async def _cancellable(work: Coroutine[Any, Any, T], token: CancellationToken | None) -> T:
+    if token is None:
+        return await work
+    if token.is_cancelled():
+        work.close()
+        raise asyncio.CancelledError
+    task = asyncio.ensure_future(work)
+    token.link_future(task)
+    return await task

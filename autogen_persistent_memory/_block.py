@@ -1,0 +1,126 @@
+"""The text that memories become: lines to paste, and the block a model reads before its turn. Pure functions.
+
+Stored text is data. It is put on one line each, cannot close its block, and is labelled as background.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from ._config import RecallPolicy
+from ._conversation import opening_of
+from ._records import MemoryHit
+from ._tokens import count_tokens
+
+NOTHING_FOUND = "No relevant memories found."
+CLOSING = "</memory>"
+WORD_JOINER = "\u2060"
+
+_TAG = re.compile(r"<(?=\s*/?\s*memory)", re.IGNORECASE)
+_CUT_MARK = " …"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A text within its budget, and the memories that found room in it."""
+
+    text: str
+    hits: tuple[MemoryHit, ...]
+    tokens: int
+
+
+def paste(hits: Sequence[MemoryHit], max_tokens: int | None = None) -> Block:
+    """One `- ` line a memory, best first, as many as the budget allows."""
+    return _fit(hits, max_tokens, lambda chosen: "\n".join(_line(hit) for hit in chosen) or NOTHING_FOUND)
+
+
+def render(hits: Sequence[MemoryHit], *, block_id: str, policy: RecallPolicy, now: datetime) -> Block:
+    """The block for a model context; empty where no memory is given or none finds room."""
+
+    def compose(chosen: Sequence[MemoryHit]) -> str:
+        if not chosen:
+            return ""
+        lines = [opening_of(block_id), policy.heading]
+        for kind in dict.fromkeys(hit.record.kind for hit in chosen):
+            lines.append(f"{policy.headings.get(kind) or kind.capitalize()}:")
+            lines += [
+                f"{_line(hit)} ({age_in_words(now - hit.record.created_at)})"
+                for hit in chosen
+                if hit.record.kind == kind
+            ]
+        return "\n".join([*lines, CLOSING])
+
+    return _fit(hits, policy.max_tokens, compose)
+
+
+def _fit(hits: Sequence[MemoryHit], max_tokens: int | None, compose: Callable[[Sequence[MemoryHit]], str]) -> Block:
+    chosen: list[MemoryHit] = []
+    for hit in hits:
+        if max_tokens is None or count_tokens(compose([*chosen, hit])) <= max_tokens:
+            chosen.append(hit)
+    text = compose(chosen)
+    if not chosen and hits and max_tokens is not None:
+        cut = _cut(hits[0], lambda hit: count_tokens(compose([hit])) <= max_tokens)
+        if cut is not None:
+            chosen, text = [hits[0]], compose([cut])
+    return Block(text, tuple(chosen), count_tokens(text))
+
+
+def _cut(hit: MemoryHit, fits: Callable[[MemoryHit], bool]) -> MemoryHit | None:
+    """The hit with as much of its content as fits, or None where not even a few words do."""
+
+    def shortened(length: int) -> MemoryHit:
+        return replace(hit, record=replace(hit.record, content=hit.record.content[:length].rstrip() + _CUT_MARK))
+
+    fitting, too_long = 0, min(len(hit.record.content), 100_000)
+    while too_long - fitting > 1:
+        middle = (fitting + too_long) // 2
+        fitting, too_long = (middle, too_long) if fits(shortened(middle)) else (fitting, middle)
+    return shortened(fitting) if fitting >= 20 else None
+
+
+def _line(hit: MemoryHit) -> str:
+    record = hit.record
+    speaker = f"{neutral(record.source)}: " if record.kind == "interaction" and record.source else ""
+    return f"- {speaker}{neutral(record.content)}"
+
+
+def neutral(text: str) -> str:
+    """The text on one line, without control characters, unable to open or close a block."""
+    printable = "".join(
+        character for character in text if character.isspace() or unicodedata.category(character) != "Cc"
+    )
+    return _TAG.sub("‹", " ".join(printable.split()))
+
+
+def break_words(text: str, words: Sequence[str]) -> str:
+    """The text with a word joiner inside each of these words, so that a search for them fails."""
+    for word in words:
+        start, end = re.escape(word[: len(word) // 2]), re.escape(word[len(word) // 2 :])
+        text = re.sub(f"({start})({end})", rf"\1{WORD_JOINER}\2", text, flags=re.IGNORECASE)
+    return text
+
+
+_UNITS = (
+    ("year", timedelta(days=365)),
+    ("month", timedelta(days=30)),
+    ("week", timedelta(days=7)),
+    ("day", timedelta(days=1)),
+    ("hour", timedelta(hours=1)),
+    ("minute", timedelta(minutes=1)),
+)
+
+
+def age_in_words(age: timedelta) -> str:
+    """An age as people say it: "just now", "yesterday", "3 weeks ago"."""
+    for unit, length in _UNITS:
+        count = age // length
+        if count >= 1:
+            if unit == "day" and count == 1:
+                return "yesterday"
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"

@@ -1,0 +1,147 @@
+"""What an argument must be, and the error that says so. Each check returns the value it was given, made canonical."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from ._errors import NamespaceError
+
+MAX_NAME_LENGTH = 512
+
+
+def require_text(value: object, name: str) -> str:
+    """A string that is not blank and can be stored as UTF-8, or a ValueError."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text (a str), not {type(value).__name__}.")
+    if not value.strip():
+        raise ValueError(f"{name} is empty or blank; give it at least one visible character.")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} holds half of a surrogate pair at position {error.start}, which is not a character and cannot be "
+            "stored. Decode the text with errors='replace' first."
+        ) from None
+    return value
+
+
+def optional_text(value: object, name: str) -> str | None:
+    """As `require_text`, but None stays None."""
+    return None if value is None else require_text(value, name)
+
+
+def check_words(value: object, name: str) -> tuple[str, ...] | None:
+    """A list of words without repeats, or None."""
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, (Sequence, set, frozenset)):
+        raise ValueError(f"{name} must be a list of strings, such as {name}=['a', 'b'], not {value!r}.")
+    words = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+    return tuple(dict.fromkeys(require_text(word, f"each of {name}") for word in words))
+
+
+def check_time(value: object, name: str) -> datetime | None:
+    """A timezone-aware datetime in UTC, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        raise ValueError(f"{name} must be a datetime, not {type(value).__name__}.")
+    if value.utcoffset() is None:
+        raise ValueError(
+            f"{name}={value.isoformat()} has no timezone, so it could be any of 24 moments. "
+            "Use datetime.now(timezone.utc) or .replace(tzinfo=...)."
+        )
+    return value.astimezone(timezone.utc)
+
+
+def check_count(value: object, name: str, *, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    return value
+
+
+def check_share(value: object, name: str) -> float:
+    """A number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ValueError(f"{name} must be a number from 0 to 1, not {value!r}.")
+    return float(value)
+
+
+def check_namespace(value: object) -> str:
+    """The namespace itself, if it can be one; see `NamespaceError`."""
+    return _check_name(value, "namespace")
+
+
+def check_session(value: object) -> str:
+    """The session name itself, if it can be one; see `NamespaceError`."""
+    return _check_name(value, "session")
+
+
+def _check_name(value: object, what: str) -> str:
+    example = "such as 'user-42' or 'prod/acme/user-42'"
+    if not isinstance(value, str):
+        raise NamespaceError(f"A {what} must be a str, {example}, not {type(value).__name__}.")
+    if not value:
+        raise NamespaceError(f"The {what} is empty; give it a name, {example}.")
+    if len(value) > MAX_NAME_LENGTH:
+        raise NamespaceError(
+            f"The {what} has {len(value):,} characters; at most {MAX_NAME_LENGTH} are allowed. "
+            "Use a shorter one, for instance a hash of it."
+        )
+    for position, character in enumerate(value):
+        if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
+            raise NamespaceError(
+                f"The {what} {value!r} has the control character U+{ord(character):04X} at position {position}; "
+                "remove it."
+            )
+    for part in value.split("/"):
+        if part in ("", ".", ".."):
+            raise NamespaceError(
+                f"The {what} {value!r} is not a plain path: no empty part, '.', '..' and no '/' at an end. "
+                f"Use names joined by single slashes, {example}."
+            )
+        if part != part.strip():
+            raise NamespaceError(f"The {what} {value!r} has white space around {part.strip()!r}; strip it first.")
+    return value
+
+
+def encode_json(value: object, name: str) -> str:
+    """The value as JSON text from which `decode_json` makes an equal value of the same types.
+
+    Raises:
+        ValueError: The value would not come back the same.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+        same = _same(json.loads(text), value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{name} cannot be stored as JSON: {error}.") from None
+    if not same:
+        raise ValueError(
+            f"{name} would not come back from JSON as it is: use only dicts with string keys, lists, strings, numbers, "
+            "True, False and None (no tuples, no sets, no other keys)."
+        )
+    return text
+
+
+def decode_json(text: str) -> Any:
+    """The value that `encode_json` was given."""
+    return json.loads(text)
+
+
+def _same(stored: object, given: object) -> bool:
+    if isinstance(given, dict):
+        return (
+            isinstance(stored, dict)
+            and stored.keys() == given.keys()
+            and all(_same(stored[key], given[key]) for key in given)
+        )
+    if isinstance(given, list):
+        return isinstance(stored, list) and len(stored) == len(given) and all(map(_same, stored, given))
+    return type(stored) is type(given) and stored == given

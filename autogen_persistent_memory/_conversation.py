@@ -1,0 +1,66 @@
+"""Reading a model context: which messages are blocks of ours, what was asked, what the model can see already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from autogen_core.models import AssistantMessage, LLMMessage, SystemMessage, UserMessage
+
+from ._config import RecallPolicy
+
+BLOCK_SOURCE = "memory"
+_OPENING = re.compile(r'<memory id="([0-9a-f]+)">')
+
+
+def opening_of(block_id: str) -> str:
+    """The first line of a block, by which it is found again, also after a restart."""
+    return f'<memory id="{block_id}">'
+
+
+def block_id_of(message: LLMMessage) -> str | None:
+    """The id of the block that this message is, or None if it is part of the conversation."""
+    is_candidate = isinstance(message, SystemMessage) or (
+        isinstance(message, UserMessage) and message.source == BLOCK_SOURCE
+    )
+    if not is_candidate or not isinstance(message.content, str):
+        return None
+    match = _OPENING.match(message.content)
+    return match.group(1) if match else None
+
+
+def text_of(message: LLMMessage) -> str:
+    """What is said in a message: its text, or the text parts of a multimodal one. Nothing for tool plumbing."""
+    if not isinstance(message, (SystemMessage, UserMessage, AssistantMessage)):
+        return ""
+    if isinstance(message.content, str):
+        return message.content
+    return "\n".join(part for part in message.content if isinstance(part, str))
+
+
+def question(messages: Sequence[LLMMessage], policy: RecallPolicy) -> str | None:
+    """What to recall for: the user's latest message, or a teammate's where the user's is out of sight."""
+    if policy.query is not None:
+        return policy.query
+    heard = [message for message in messages if isinstance(message, UserMessage) and block_id_of(message) is None]
+    for candidates in ([message for message in heard if message.source in policy.user_sources], heard):
+        for message in reversed(candidates):
+            if text := text_of(message).strip():
+                return text
+    return None
+
+
+class VisibleText:
+    """What the model can read in these messages anyway."""
+
+    def __init__(self, messages: Iterable[LLMMessage]) -> None:
+        self._texts = [_plain(text_of(message)) for message in messages]
+
+    def shows(self, content: str) -> bool:
+        """Whether that text stands in one of them."""
+        wanted = _plain(content)
+        return any(wanted in text for text in self._texts)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()

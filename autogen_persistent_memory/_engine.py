@@ -1,0 +1,334 @@
+"""Remember, recall, forget, supersede, expire: one namespace of one store. Knows no AutoGen type."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from ._checks import decode_json
+from ._config import RecallPolicy
+from ._embeddings import Embedding, Vectors
+from ._errors import PersistentMemoryError
+from ._progress import Progress, progress_of
+from ._ranking import Candidate, rank
+from ._records import JSON, Clock, Draft, MemoryHit, MemoryRecord, Selection, utc_now
+from ._resolution import resolve
+from ._store import SHELVES, Connection, MemoryStore, Shelf, ShelfName, Values
+
+logger = logging.getLogger("autogen_persistent_memory")
+
+_BATCH = 64
+_SAME_AMONG = 5
+
+
+class Engine:
+    """Everything a namespace can do. Opens its store on first use, and again after `close()`."""
+
+    def __init__(
+        self, namespace: str, store: MemoryStore, embedding: Embedding, policy: RecallPolicy, clock: Clock = utc_now
+    ) -> None:
+        self.namespace = namespace
+        self.store = store
+        self.embedding = embedding
+        self.policy = policy
+        self.clock = clock
+        self._connection: Connection | None = None
+        self._shelves: dict[ShelfName, Shelf] = {}
+        self._next_sequence: dict[tuple[ShelfName, str], int] = {}
+        self._used: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._swept_at: datetime | None = None
+        self.prepared = False
+
+    # Opening and closing
+
+    @property
+    def connection(self) -> Connection:
+        """The connection to the store, which opens itself when it is used."""
+        if self._connection is None:
+            self._connection = self.store.connect()
+        return self._connection
+
+    async def prepare(self) -> None:
+        """Do the slow local part of opening: load the model, and open the store if it is on this machine."""
+        opening = [self.embedding.load()]
+        if self.store.local:
+            opening.append(self.connection.open())
+        await asyncio.gather(*opening)
+        self.prepared = True
+
+    async def flush(self) -> None:
+        """Write what is pending, delete what has expired, and wait for all of it."""
+        if self._connection is None:
+            return
+        await self._write_usage()
+        await self.sweep()
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop))
+
+    async def close(self) -> None:
+        """Flush, and let go of the store."""
+        if self._connection is None:
+            return
+        try:
+            await self.flush()
+        except PersistentMemoryError as error:
+            logger.warning("Memory could not do its housekeeping before closing: %s", error)
+        finally:
+            connection, self._connection, self._shelves = self._connection, None, {}
+            self._next_sequence.clear()
+            self.prepared = False
+            await connection.close()
+
+    # Remembering
+
+    async def remember(
+        self, shelf: ShelfName, drafts: Sequence[Draft], progress: Progress = False
+    ) -> list[MemoryRecord]:
+        """Store drafts, merging restatements and superseding what they replace; one record for each, in order."""
+        records: list[MemoryRecord] = []
+        with progress_of(len(drafts), "Remembering", progress) as done:
+            for start in range(0, len(drafts), _BATCH):
+                batch = drafts[start : start + _BATCH]
+                vectors = await self.embedding.embed([_meaning(draft.content, draft.mime_type) for draft in batch])
+                async with self.connection.lock(self.namespace):
+                    records += await self._store_batch(shelf, batch, vectors)
+                done(len(batch))
+        self._sweep_sometimes()
+        return records
+
+    async def _store_batch(self, shelf: ShelfName, drafts: Sequence[Draft], vectors: Vectors) -> list[MemoryRecord]:
+        now = self.clock()
+        known = await self._related(shelf, drafts, vectors, now)
+        newcomers = [await self._new_record(shelf, draft, now) for draft in drafts]
+        resolved = resolve(newcomers, known, now)
+        vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
+        await self._shelf(shelf).put(resolved.new, [vector_of[record.id] for record in resolved.new])
+        await self._shelf(shelf).amend(resolved.changed)
+        return resolved.outcome
+
+    async def _related(
+        self, shelf: ShelfName, drafts: Sequence[Draft], vectors: Vectors, now: datetime
+    ) -> list[MemoryRecord]:
+        """The current records that the drafts might restate or supersede."""
+        believed = Selection(current_at=now, superseded=False)
+        mergeable = [vector for draft, vector in zip(drafts, vectors, strict=True) if draft.kind != "interaction"]
+        keys = {draft.key for draft in drafts if draft.key is not None}
+        near = await self._shelf(shelf).nearest(mergeable, believed, fetch=_SAME_AMONG, enough=1)
+        same_key = await asyncio.gather(*(self._shelf(shelf).select(replace(believed, key=key)) for key in keys))
+        return [record for pairs in near for record, _ in pairs] + [record for group in same_key for record in group]
+
+    async def _new_record(self, shelf: ShelfName, draft: Draft, now: datetime) -> MemoryRecord:
+        written = draft.at or now
+        lifetime = draft.ttl or self.policy.lifetimes.get(draft.kind)
+        return MemoryRecord(
+            id=uuid.uuid4().hex,
+            namespace=self.namespace,
+            content=draft.content,
+            kind=draft.kind,
+            tags=draft.tags,
+            key=draft.key,
+            source=draft.source,
+            session=draft.session,
+            sequence=None if draft.session is None else await self._sequence(shelf, draft.session),
+            origin=draft.origin,
+            created_at=written,
+            updated_at=written,
+            expires_at=None if draft.pinned or lifetime is None else written + lifetime,
+            pinned=draft.pinned,
+            mime_type=draft.mime_type,
+            metadata=draft.metadata,
+        )
+
+    async def _sequence(self, shelf: ShelfName, session: str) -> int:
+        if (shelf, session) not in self._next_sequence:
+            earlier = await self._shelf(shelf).select(Selection(session=session))
+            self._next_sequence[shelf, session] = 1 + max((record.sequence or 0 for record in earlier), default=0)
+        number = self._next_sequence[shelf, session]
+        self._next_sequence[shelf, session] += 1
+        return number
+
+    # Recalling
+
+    async def recall(
+        self,
+        query: str,
+        shelves: Sequence[ShelfName],
+        *,
+        limit: int,
+        selection: Selection = Selection(),
+        at: datetime | None = None,
+        min_similarity: float = 0.0,
+        unless: Callable[[str], bool] | None = None,
+    ) -> list[MemoryHit]:
+        """The memories that answer the query best, best first, as they were believed at that time.
+
+        Those whose content `unless` accepts are passed over.
+        """
+        now = at or self.clock()
+        believed = replace(selection, current_at=now, superseded=False if at is None else None)
+        vector = await self.embedding.embed_query(query)
+        found = await asyncio.gather(
+            *(
+                self._shelf(name).nearest([vector], believed, fetch=max(limit, self.policy.candidates), enough=limit)
+                for name in shelves
+            )
+        )
+        candidates = [
+            Candidate(record, similarity)
+            for (near,) in found
+            for record, similarity in near
+            if unless is None or not unless(record.content)
+        ]
+        self._sweep_sometimes()
+        return rank(candidates, now=now, policy=self.policy, limit=limit, min_similarity=min_similarity)
+
+    def reinforce(self, hits: Iterable[MemoryHit]) -> None:
+        """Count these memories as used. Written after the turn, by one writer, in one batch."""
+        self._used.update(hit.record.id for hit in hits)
+        self._in_background(self._write_usage())
+
+    async def _write_usage(self) -> None:
+        if not self._used:
+            return
+        async with self.connection.lock(self.namespace):
+            used, self._used, now = self._used, Counter(), self.clock()
+            for name in SHELVES:
+                records = await self._shelf(name).get(list(used))
+                await self._shelf(name).touch(
+                    [replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records]
+                )
+
+    # Looking up
+
+    async def find(self, ids: Sequence[str], shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
+        """The records with these ids, current or not."""
+        found = await asyncio.gather(*(self._shelf(name).get(ids) for name in shelves))
+        return [record for records in found for record in records]
+
+    async def select(
+        self, selection: Selection, shelves: Sequence[ShelfName], *, history: bool = False
+    ) -> list[MemoryRecord]:
+        """The records the selection means, newest first; those no longer current only when history is asked for."""
+        if not history:
+            selection = replace(selection, current_at=self.clock(), superseded=False)
+        found = await asyncio.gather(*(self._shelf(name).select(selection) for name in shelves))
+        return sorted((record for records in found for record in records), key=_age, reverse=True)
+
+    async def history(self, id_or_key: str, shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
+        """A memory and all that it replaced or was replaced by, newest first."""
+        start = await self.find([id_or_key], shelves)
+        key = start[0].key if start else id_or_key
+        if key is not None:
+            return await self.select(Selection(key=key), shelves, history=True)
+        chain = {record.id: record for record in start}
+        unexplored = list(start)
+        while unexplored:
+            record = unexplored.pop()
+            linked = await self.select(Selection(superseded_by=record.id), shelves, history=True)
+            if record.superseded_by is not None:
+                linked += await self.find([record.superseded_by], shelves)
+            unexplored += [other for other in linked if other.id not in chain]
+            chain |= {other.id: other for other in linked}
+        return sorted(chain.values(), key=_age, reverse=True)
+
+    @property
+    def values(self) -> Values:
+        """The named values of the namespace."""
+        return self.connection.values(self.namespace)
+
+    # Forgetting
+
+    async def forget(
+        self, selection: Selection, shelves: Sequence[ShelfName], *, id: str | None = None, history: bool = False
+    ) -> int:
+        """Delete for good what the selection means, and what has this id; how many."""
+        async with self.connection.lock(self.namespace):
+            if id is None:
+                doomed = await self.select(selection, shelves, history=history)
+            else:
+                chain = await self.history(id, shelves) if history else await self.find([id], shelves)
+                doomed = [record for record in chain if selection.matches(record)]
+            return await self._remove(doomed)
+
+    async def sweep(self) -> int:
+        """Delete what has expired; how many."""
+        self._swept_at = self.clock()
+        async with self.connection.lock(self.namespace):
+            return await self._remove(await self.select(Selection(expired_at=self._swept_at), SHELVES, history=True))
+
+    async def clear(self, shelf: ShelfName) -> None:
+        """Delete all records of a shelf for good."""
+        async with self.connection.lock(self.namespace):
+            await self._shelf(shelf).clear()
+            self._next_sequence.clear()
+
+    async def _remove(self, records: Sequence[MemoryRecord]) -> int:
+        ids = [record.id for record in records]
+        return sum([await self._shelf(name).remove(ids) for name in SHELVES])
+
+    # Maintaining
+
+    async def reembed(self, progress: Progress) -> int:
+        """Make the vectors of the whole namespace anew with this engine's embedding; how many."""
+
+        async def embed(records: Sequence[MemoryRecord]) -> Vectors:
+            return await self.embedding.embed([_meaning(record.content, record.mime_type) for record in records])
+
+        async with self.connection.lock(self.namespace):
+            total = sum([await self._shelf(name).size() for name in SHELVES])
+            with progress_of(total, "Embedding anew", progress) as done:
+                for name in SHELVES:
+                    await self._shelf(name).rebuild(embed, done)
+        return total
+
+    def _shelf(self, name: ShelfName) -> Shelf:
+        if name not in self._shelves:
+            self._shelves[name] = self.connection.shelf(self.namespace, name, self.embedding.id)
+        return self._shelves[name]
+
+    def _sweep_sometimes(self) -> None:
+        if self._swept_at is None or self.clock() - self._swept_at >= self.policy.sweep_interval:
+            self._swept_at = self.clock()
+            self._in_background(self.sweep())
+
+    def _in_background(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(_logged(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _logged(work: Coroutine[Any, Any, Any]) -> None:
+    """Background work must not be lost in silence, nor reach the agent."""
+    try:
+        await work
+    except PersistentMemoryError as error:
+        logger.warning("Memory could not do its housekeeping, and will try again: %s", error)
+    except Exception:
+        logger.exception("Memory failed in its housekeeping; please report this.")
+
+
+def _age(record: MemoryRecord) -> tuple[datetime, int]:
+    return record.created_at, record.sequence or 0
+
+
+def _meaning(content: str, mime_type: str) -> str:
+    """The text whose vector stands for a memory: JSON without its punctuation, everything else as it is."""
+    return "; ".join(_leaves(decode_json(content), "")) or content if mime_type == JSON else content
+
+
+def _leaves(value: object, path: str) -> Iterable[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path} {key}".strip())
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item, path)
+    else:
+        yield f"{path}: {value}"

@@ -1,0 +1,69 @@
+"""One process at a time: the lock on an embedded store's folder, which names its holder to whoever comes second.
+
+Two processes that write one Chroma folder lose vectors for good while every count looks right. The operating system
+drops the lock when the holder ends, however it ends, so there are no stale locks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ._errors import StoreLockedError
+from ._records import utc_now
+
+_LOCK = "autogen_memory.lock"
+_HOLDER = "autogen_memory.holder.json"
+
+
+class Ownership:
+    """The right of this process to use a folder, once taken."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = FileLock(folder / _LOCK, timeout=0, thread_local=False)
+
+    def take(self) -> None:
+        """Take the folder for this process.
+
+        Raises:
+            StoreLockedError: Another process has it.
+            OSError: The folder cannot be written.
+        """
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise StoreLockedError(
+                f"The store {self._folder} is in use by {self._holder()}. An embedded store belongs to one process at "
+                "a time, since two would destroy each other's vectors. Either end that process, or let both share a "
+                f"server: run `chroma run --path {self._folder}` after ending it, and pass "
+                "store=ServerStore('localhost', 8000) in each."
+            ) from None
+        me = {
+            "pid": os.getpid(),
+            "command": " ".join(sys.argv)[:200],
+            "host": socket.gethostname(),
+            "since": utc_now().isoformat(timespec="seconds"),
+        }
+        (self._folder / _HOLDER).write_text(json.dumps(me), encoding="utf-8")
+
+    def release(self) -> None:
+        """Give the folder back."""
+        self._lock.release()
+
+    def _holder(self) -> str:
+        try:
+            holder = json.loads((self._folder / _HOLDER).read_text(encoding="utf-8"))
+            since = datetime.fromisoformat(holder["since"])
+            return (
+                f"process {holder['pid']} ({holder['command'] or 'python'}) on {holder['host']} "
+                f"since {since:%Y-%m-%d %H:%M:%S} UTC"
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return "another process"

@@ -1,0 +1,224 @@
+"""The frozen data that travels between the layers, and the clock."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any, Literal, get_args
+
+from ._checks import check_session, check_time, check_words, decode_json, encode_json, optional_text, require_text
+
+Origin = Literal["user", "agent", "tool", "extractor", "application"]
+"""Who put a memory there: the user's or an agent's own words, a tool call, an extractor, or your code."""
+
+Clock = Callable[[], datetime]
+
+TEXT = "text/plain"
+MARKDOWN = "text/markdown"
+JSON = "application/json"
+MIME_TYPES = (TEXT, MARKDOWN, JSON)
+
+
+def utc_now() -> datetime:
+    """The current time, timezone-aware, in UTC."""
+    return datetime.now(timezone.utc)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRecord:
+    """One memory. Times are timezone-aware UTC; `content` is kept verbatim (JSON memories hold their JSON text)."""
+
+    id: str
+    namespace: str
+    content: str
+    kind: str = "fact"
+    tags: tuple[str, ...] = ()
+    key: str | None = None
+    """The slot this memory fills; a newer memory with the same key supersedes it."""
+    source: str | None = None
+    """Who said it, in free text."""
+    session: str | None = None
+    sequence: int | None = None
+    """Order within its session."""
+    origin: Origin = "application"
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    uses: int = 0
+    """How often it was recalled into a context or stated again."""
+    pinned: bool = False
+    superseded_by: str | None = None
+    """The id of the memory that replaced this one."""
+    superseded_at: datetime | None = None
+    mime_type: str = TEXT
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def is_current(self, at: datetime) -> bool:
+        """Whether this memory was believed at that time: written, not yet superseded, not yet expired."""
+        return (
+            self.created_at <= at
+            and (self.superseded_at is None or self.superseded_at > at)
+            and (self.expires_at is None or self.expires_at > at)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryHit:
+    """One recalled memory, its score, and the parts that make the score up (all between 0 and 1)."""
+
+    record: MemoryRecord
+    score: float
+    """The confidence: the weighted sum of similarity, recency and frequency."""
+    similarity: float
+    recency: float
+    frequency: float
+    kind_bonus: float = 0.0
+    """Not part of the score; added when hits are put in order, so that preferences come before equal chatter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """What a recall found, best first. Iterates over its hits."""
+
+    query: str
+    hits: tuple[MemoryHit, ...]
+    text: str
+    """Ready to paste: one `- ` line a memory, or a sentence that says there is none."""
+    tokens: int
+    """How many tokens `text` takes."""
+
+    def __iter__(self) -> Iterator[MemoryHit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A memory that was asked for and checked, but has no id and no place yet."""
+
+    content: str
+    kind: str
+    tags: tuple[str, ...]
+    ttl: timedelta | None
+    pinned: bool
+    key: str | None
+    source: str | None
+    session: str | None
+    metadata: Mapping[str, Any]
+    at: datetime | None
+    mime_type: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which records are meant. Every field that is set must hold; an empty selection means all of them."""
+
+    kinds: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    """All of these tags."""
+    session: str | None = None
+    key: str | None = None
+    superseded_by: str | None = None
+    containing: str | None = None
+    """This literal text, case and all."""
+    before: datetime | None = None
+    """Written before this time."""
+    expired_at: datetime | None = None
+    """Expired by this time."""
+    current_at: datetime | None = None
+    """Believed at this time."""
+    superseded: bool | None = None
+
+    def matches(self, record: MemoryRecord) -> bool:
+        """Whether the record is one of those meant."""
+        return (
+            (self.kinds is None or record.kind in self.kinds)
+            and (self.tags is None or set(self.tags) <= set(record.tags))
+            and (self.session is None or record.session == self.session)
+            and (self.key is None or record.key == self.key)
+            and (self.superseded_by is None or record.superseded_by == self.superseded_by)
+            and (self.containing is None or self.containing in record.content)
+            and (self.before is None or record.created_at < self.before)
+            and (self.expired_at is None or (record.expires_at is not None and record.expires_at <= self.expired_at))
+            and (self.current_at is None or record.is_current(self.current_at))
+            and (self.superseded is None or (record.superseded_by is not None) == self.superseded)
+        )
+
+
+def draft(
+    content: object,
+    *,
+    kind: object = "fact",
+    tags: object = None,
+    ttl: object = None,
+    pinned: object = False,
+    key: object = None,
+    source: object = None,
+    session: object = None,
+    metadata: object = None,
+    at: object = None,
+    mime_type: str = TEXT,
+    origin: Origin = "application",
+) -> Draft:
+    """Check the arguments of `remember()`.
+
+    Raises:
+        ValueError: What is wrong with which argument.
+    """
+    if ttl is not None and not (isinstance(ttl, timedelta) and ttl > timedelta(0)):
+        raise ValueError(f"ttl must be a positive timedelta, not {ttl!r}.")
+    if not isinstance(pinned, bool):
+        raise ValueError(f"pinned must be True or False, not {pinned!r}.")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise ValueError(f"metadata must be a mapping, not {type(metadata).__name__}.")
+    if origin not in get_args(Origin):
+        raise ValueError(f"origin must be one of {', '.join(get_args(Origin))}, not {origin!r}.")
+    return Draft(
+        content=require_text(content, "content"),
+        kind=require_text(kind, "kind"),
+        tags=check_words(tags, "tags") or (),
+        ttl=ttl,
+        pinned=pinned,
+        key=optional_text(key, "key"),
+        source=optional_text(source, "source"),
+        session=None if session is None else check_session(session),
+        metadata=decode_json(encode_json(dict(metadata or {}), "metadata")),
+        at=check_time(at, "at"),
+        mime_type=mime_type,
+        origin=origin,
+    )
+
+
+def select(
+    *,
+    kinds: object = None,
+    tags: object = None,
+    session: object = None,
+    key: object = None,
+    containing: object = None,
+    before: object = None,
+) -> Selection:
+    """Check the filters of `recall()`, `records()` and `forget()`.
+
+    Raises:
+        ValueError: What is wrong with which argument.
+    """
+    return Selection(
+        kinds=check_words(kinds, "kinds"),
+        tags=check_words(tags, "tags"),
+        session=None if session is None else check_session(session),
+        key=optional_text(key, "key"),
+        containing=optional_text(containing, "containing"),
+        before=check_time(before, "before"),
+    )
+
+
+def new_session_name(now: datetime) -> str:
+    """A session named by time, unique also within the same second."""
+    return f"{now:%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(3)}"

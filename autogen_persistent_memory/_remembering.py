@@ -1,0 +1,264 @@
+"""The explicit surface: remember, recall, forget, look things up, and named values."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from ._autogen import EngineMemory
+from ._checks import check_count, decode_json, encode_json, optional_text, require_text
+from ._progress import Progress
+from ._records import MemoryRecord, Recall, draft, select
+from ._store import ShelfName
+
+_DRAFT_KEYWORDS = ("content", "kind", "tags", "ttl", "pinned", "key", "source", "session", "metadata", "at")
+
+
+class RememberingMemory(EngineMemory):
+    """A memory with a profile: what `ProfileMemory` and `PersistentMemory` can do beyond AutoGen's protocol."""
+
+    async def remember(
+        self,
+        content: str,
+        *,
+        kind: str = "fact",
+        tags: Sequence[str] | None = None,
+        ttl: timedelta | None = None,
+        pinned: bool = False,
+        key: str | None = None,
+        source: str | None = None,
+        session: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        at: datetime | None = None,
+    ) -> MemoryRecord:
+        """Store a memory, verbatim; it survives the process from the moment this returns.
+
+        A memory that only restates a known one is merged into it. One with a `key` supersedes the older memory of
+        that key, which stays as history.
+
+        Args:
+            content: What to remember.
+            kind: `fact`, `preference`, `decision`, `lesson`, `context` (lives 30 days), `temporary` (7 days), or any
+                word of yours.
+            tags: Words to find it by.
+            ttl: How long it lives, instead of what its kind says.
+            pinned: It never expires.
+            key: The slot it fills, such as `"user/home"`.
+            source: Who said it.
+            session: The session it comes from.
+            metadata: Anything JSON can hold; comes back untouched.
+            at: When it was said, if not now.
+
+        Returns:
+            The stored record, or the one it was merged into.
+
+        Raises:
+            ValueError: An argument is no good; nothing was stored.
+            PersistentMemoryError: It could not be stored.
+        """
+        item = draft(
+            content,
+            kind=kind,
+            tags=tags,
+            ttl=ttl,
+            pinned=pinned,
+            key=key,
+            source=source,
+            session=session,
+            metadata=metadata,
+            at=at,
+        )
+        (record,) = await self._engine.remember("profile", [item])
+        return record
+
+    async def remember_many(
+        self, items: Iterable[str | Mapping[str, Any]], *, progress: Progress = False
+    ) -> list[MemoryRecord]:
+        """Store many memories: texts, or mappings with the keywords of `remember()`. One record each, in order.
+
+        Args:
+            items: The memories. All are checked before the first is stored.
+            progress: True for a progress bar, or a function that is given (done, total).
+        """
+        drafts = []
+        for number, item in enumerate(items):
+            fields = {"content": item} if isinstance(item, str) else item
+            if not isinstance(fields, Mapping) or "content" not in fields:
+                raise ValueError(f"Item {number} must be a text or a mapping with 'content', not {item!r}.")
+            unknown = [name for name in fields if name not in _DRAFT_KEYWORDS]
+            if unknown:
+                raise ValueError(
+                    f"Item {number} has unknown keywords: {', '.join(map(str, unknown))}. "
+                    f"remember() takes {', '.join(_DRAFT_KEYWORDS)}."
+                )
+            try:
+                drafts.append(draft(**fields))
+            except ValueError as error:
+                raise ValueError(f"Item {number}: {error}") from None
+        return await self._engine.remember("profile", drafts, progress)
+
+    async def recall(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        kinds: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        session: str | None = None,
+        min_score: float | None = None,
+        max_tokens: int | None = None,
+        at: datetime | None = None,
+        reinforce: bool = False,
+    ) -> Recall:
+        """Find what answers a question, best first.
+
+        Args:
+            query: The question.
+            limit: At most so many memories; by default `policy.limit` (5).
+            kinds: Only memories of these kinds.
+            tags: Only memories with all of these tags.
+            session: Only memories from this session; by default from all.
+            min_score: Only memories of at least this confidence; by default there is no threshold.
+            max_tokens: Only as many as fit into this budget.
+            at: What was believed at this time.
+            reinforce: Count the memories found as used, as injection does.
+
+        Raises:
+            ValueError: An argument is no good.
+            PersistentMemoryError: The memories could not be searched.
+        """
+        return await self._recall(
+            query,
+            limit=limit,
+            kinds=kinds,
+            tags=tags,
+            session=session,
+            min_score=min_score,
+            max_tokens=max_tokens,
+            at=at,
+            reinforce=reinforce,
+        )
+
+    async def recall_many(self, queries: Sequence[str], **filters: Any) -> list[Recall]:
+        """Several recalls at once, concurrently; takes the keywords of `recall()`."""
+        inspect.signature(self.recall).bind("", **filters)
+        return list(await asyncio.gather(*(self.recall(query, **filters) for query in queries)))
+
+    async def context(self, query: str) -> str:
+        """The block for a query, as an agent would see it, ready to paste; empty when nothing is relevant."""
+        return (await self._turn.block(require_text(query, "query"))).text
+
+    async def record(self, id: str) -> MemoryRecord | None:
+        """The memory with this id, if it is current."""
+        now = self._engine.clock()
+        found = await self._engine.find([require_text(id, "id")], self._shelves)
+        return next((record for record in found if record.is_current(now)), None)
+
+    async def records(
+        self,
+        kinds: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        session: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+        include_history: bool = False,
+    ) -> list[MemoryRecord]:
+        """The memories themselves, newest first; with `include_history` also superseded and expired ones."""
+        start, count = check_count(offset, "offset", least=0), check_count(limit, "limit")
+        selection = select(kinds=kinds, tags=tags, session=session)
+        return (await self._engine.select(selection, self._shelves, history=include_history))[start : start + count]
+
+    async def count(self) -> int:
+        """How many current memories there are."""
+        return len(await self._engine.select(select(), self._shelves))
+
+    async def history(self, id_or_key: str) -> list[MemoryRecord]:
+        """A memory, by id or key, with all that it replaced or was replaced by, newest first."""
+        return await self._engine.history(require_text(id_or_key, "id_or_key"), self._shelves)
+
+    async def forget(
+        self,
+        id: str | None = None,
+        *,
+        key: str | None = None,
+        kinds: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        session: str | None = None,
+        containing: str | None = None,
+        before: datetime | None = None,
+        everywhere: bool = False,
+    ) -> int:
+        """Delete memories for good, by identity, never by similarity. All selectors given must hold.
+
+        Profile memories are deleted; captured messages only when an id, a session or the kind `interaction` names
+        them, or `everywhere` is set.
+
+        Args:
+            id: The memory with this id.
+            key: The memory under this key.
+            kinds: Memories of these kinds.
+            tags: Memories with all of these tags.
+            session: Memories from this session.
+            containing: Memories with this literal text, case and all.
+            before: Memories written before this time.
+            everywhere: Also history, and captured messages.
+
+        Returns:
+            How many are gone.
+
+        Raises:
+            ValueError: No selector was given (to delete everything, use `clear()`), or one is no good.
+        """
+        if all(value is None for value in (id, key, kinds, tags, session, containing, before)):
+            raise ValueError("forget() needs to be told what: an id, key, kinds, tags, session, containing or before.")
+        selection = select(kinds=kinds, tags=tags, session=session, key=key, containing=containing, before=before)
+        names_messages = id is not None or session is not None or "interaction" in (kinds or ())
+        shelves: tuple[ShelfName, ...] = self._shelves if everywhere or names_messages else ("profile",)
+        return await self._engine.forget(selection, shelves, id=optional_text(id, "id"), history=everywhere)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Store a value of the profile under a key, written through at once. None deletes it.
+
+        Args:
+            key: Its name.
+            value: Anything JSON can hold; comes back with the same types.
+        """
+        name = require_text(key, "key")
+        if value is None:
+            await self._engine.values.remove("value", name)
+        else:
+            await self._engine.values.put("value", name, encode_json(value, "value"))
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """The value under a key, or the default."""
+        text = await self._engine.values.get("value", require_text(key, "key"))
+        return default if text is None else decode_json(text)
+
+    async def delete(self, key: str) -> bool:
+        """Delete the value under a key; whether there was one."""
+        return await self._engine.values.remove("value", require_text(key, "key"))
+
+    async def keys(self) -> list[str]:
+        """The keys of all values, sorted."""
+        return sorted(await self._engine.values.all("value"))
+
+    async def values(self) -> dict[str, Any]:
+        """All values by key: the whole profile in one call."""
+        stored = await self._engine.values.all("value")
+        return {key: decode_json(stored[key]) for key in sorted(stored)}
+
+    async def reembed(self, *, progress: Progress = True) -> int:
+        """Make all vectors of the namespace anew with this memory's embedding; how many.
+
+        This is how to go on after an `EmbeddingMismatchError`. Interrupted, it leaves everything as it was.
+
+        Args:
+            progress: True for a progress bar on a terminal, or a function that is given (done, total).
+        """
+        return await self._engine.reembed(progress)
+
+    async def _clear_values(self) -> None:
+        await self._engine.values.clear("value")

@@ -1,0 +1,112 @@
+"""How a record looks in Chroma, and a selection as a Chroma filter. Pure functions.
+
+A row is the content as document, and as metadata one JSON text `record` with all other fields, beside the few fields
+that filters need. Chroma pays for each metadata key: fifteen keys instead of five make reading four times slower.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from ._records import MemoryRecord, Selection
+
+SCHEMA_VERSION = 1
+_PREFIX = "apm"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_TIMES = ("created_at", "updated_at", "expires_at", "superseded_at")
+_PLAIN = ("kind", "key", "source", "session", "sequence", "origin", "pinned", "superseded_by", "mime_type")
+
+Metadata = dict[str, Any]
+
+
+def collection_name(namespace: str, shelf: str) -> str:
+    """A valid Chroma name: readable as far as that goes, and unique for the namespace by its hash."""
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", namespace)[:40].strip("-_") or "x"
+    return f"{_PREFIX}.{slug}.{hashlib.sha256(namespace.encode()).hexdigest()[:32]}.{shelf}"
+
+
+def collection_metadata(namespace: str, shelf: str, embedding_id: str) -> Metadata:
+    """What a collection says of itself."""
+    return {"apm_schema": SCHEMA_VERSION, "apm_namespace": namespace, "apm_shelf": shelf, "apm_embedding": embedding_id}
+
+
+def namespace_of(metadata: Mapping[str, Any] | None) -> str | None:
+    """The namespace a collection belongs to, or None if it is not one of ours."""
+    namespace = (metadata or {}).get("apm_namespace")
+    return namespace if isinstance(namespace, str) else None
+
+
+def to_metadata(record: MemoryRecord) -> Metadata:
+    """The metadata of a record's row. Keys that do not apply are None, which makes Chroma drop their old values."""
+    fields: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}
+    fields |= {name: _to_microseconds(getattr(record, name)) for name in _TIMES}
+    fields |= {"tags": list(record.tags), "metadata": dict(record.metadata)}
+    return {
+        "record": json.dumps({name: value for name, value in fields.items() if value not in (None, [], {})}),
+        "kind": record.kind,
+        "tags": list(record.tags) or None,
+        "key": record.key,
+        "session": record.session,
+        "expires_at": fields["expires_at"],
+        "superseded": True if record.superseded_by else None,
+        "superseded_by": record.superseded_by,
+        **to_usage(record),
+    }
+
+
+def to_usage(record: MemoryRecord) -> Metadata:
+    """The part of the metadata that counts how often a record was used."""
+    return {"uses": record.uses or None, "last_used_at": _to_microseconds(record.last_used_at)}
+
+
+def to_record(namespace: str, id: str, content: str | None, metadata: Mapping[str, Any]) -> MemoryRecord:
+    """The record of a row."""
+    fields: dict[str, Any] = json.loads(metadata["record"])
+    fields |= {name: _from_microseconds(fields[name]) for name in _TIMES if name in fields}
+    fields["tags"] = tuple(fields.get("tags", ()))
+    return MemoryRecord(
+        id=id,
+        namespace=namespace,
+        content=content or "",
+        uses=metadata.get("uses") or 0,
+        last_used_at=_from_microseconds(metadata.get("last_used_at")),
+        **fields,
+    )
+
+
+def to_where(selection: Selection, *, thorough: bool = True) -> Metadata | None:
+    """A filter that lets through everything the selection means, and little else.
+
+    A filter makes Chroma visit every row. So one that is not `thorough` leaves out what is cheaper to leave to
+    `Selection.matches`, because few rows fail it.
+    """
+    clauses: list[Metadata] = []
+    if selection.kinds is not None:
+        clauses.append({"kind": {"$in": list(selection.kinds)}})
+    clauses += [{"tags": {"$contains": tag}} for tag in selection.tags or ()]
+    if selection.session is not None:
+        clauses.append({"session": selection.session})
+    if selection.key is not None:
+        clauses.append({"key": selection.key})
+    if selection.superseded_by is not None:
+        clauses.append({"superseded_by": selection.superseded_by})
+    if selection.expired_at is not None:
+        clauses.append({"expires_at": {"$lte": _to_microseconds(selection.expired_at)}})
+    if selection.superseded is False and thorough:
+        clauses.append({"superseded": {"$ne": True}})
+    if not clauses:
+        return None
+    return clauses[0] if len(clauses) == 1 else {"$and": clauses}
+
+
+def _to_microseconds(time: datetime | None) -> int | None:
+    return None if time is None else (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def _from_microseconds(count: int | None) -> datetime | None:
+    return None if count is None else _EPOCH + timedelta(microseconds=count)

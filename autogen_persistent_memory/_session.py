@@ -1,0 +1,143 @@
+"""Short-term memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+from autogen_core import Component
+from typing_extensions import Self
+
+from ._autogen import EngineMemory, make_engine
+from ._checks import check_count, check_session, decode_json, encode_json
+from ._config import RecallPolicy, SessionMemoryConfig
+from ._embeddings import Embedding, embedding_from_config
+from ._engine import Engine
+from ._errors import PersistentMemoryError
+from ._records import Draft, MemoryRecord, Selection, draft
+from ._store import MemoryStore
+from ._stores import store_from_config
+
+
+class Resumable(Protocol):
+    """An AutoGen team or agent: what can save its state and load it again."""
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """Everything needed to go on."""
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+
+
+class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
+    """Short-term memory: one conversation, message by message, and the state of who takes part in it.
+
+    Args:
+        namespace: Whose memory it is.
+        session: Which conversation. The same name in a new process goes on with the same conversation.
+        store: Where it lives; by default an `EmbeddedStore` in `~/.autogen_memory`.
+        embedding: How text becomes vectors; by default `MiniLMEmbedding`.
+        policy: How memories are chosen and shown.
+
+    Raises:
+        NamespaceError: The namespace or the session name is malformed.
+    """
+
+    component_config_schema = SessionMemoryConfig
+    component_provider_override = "autogen_persistent_memory.SessionMemory"
+
+    def __init__(
+        self,
+        namespace: str,
+        session: str,
+        *,
+        store: MemoryStore | None = None,
+        embedding: Embedding | None = None,
+        policy: RecallPolicy | None = None,
+    ) -> None:
+        self._start(make_engine(namespace, store, embedding, policy), session)
+
+    @classmethod
+    def on_engine(cls, engine: Engine, session: str) -> Self:
+        """A session that shares an engine with others."""
+        memory = cls.__new__(cls)
+        memory._start(engine, session)
+        return memory
+
+    def _start(self, engine: Engine, session: str) -> None:
+        self._session = check_session(session)
+        EngineMemory.__init__(self, engine, ["session"], session=self._session)
+
+    @property
+    def session(self) -> str:
+        """Which conversation this is."""
+        return self._session
+
+    async def append(self, source: str, text: str, at: datetime | None = None) -> MemoryRecord:
+        """Add a message to the conversation.
+
+        Args:
+            source: Who said it.
+            text: What was said, kept verbatim.
+            at: When, if not now.
+        """
+        (record,) = await self._engine.remember("session", [self._draft(text, source=source, at=at)])
+        return record
+
+    async def messages(self, limit: int | None = None) -> list[MemoryRecord]:
+        """The messages of the conversation, oldest first; with a limit the last so many."""
+        count = None if limit is None else check_count(limit, "limit")
+        newest_first = await self._engine.select(Selection(session=self._session), ["session"])
+        in_order = sorted(newest_first, key=lambda record: (record.sequence or 0, record.created_at))
+        return in_order if count is None else in_order[-count:]
+
+    async def save(self, team_or_agent: Resumable) -> None:
+        """Save the state of a team or an agent, so that `load()` can go on with it in another process."""
+        state = await team_or_agent.save_state()
+        await self._engine.values.put("state", self._session, encode_json(dict(state), "the state"))
+
+    async def load(self, team_or_agent: Resumable) -> bool:
+        """Restore the state saved last into a team or agent built the same way; whether there was one.
+
+        Raises:
+            PersistentMemoryError: The state does not fit this team or agent.
+        """
+        text = await self._engine.values.get("state", self._session)
+        if text is None:
+            return False
+        try:
+            await team_or_agent.load_state(decode_json(text))
+        except Exception as error:
+            raise PersistentMemoryError(
+                f"The state saved in session {self._session!r} does not fit this {type(team_or_agent).__name__}: "
+                f"{error!r}. Build the team with the same participants as when it was saved, or start a new session."
+            ) from error
+        return True
+
+    async def clear(self) -> None:
+        """Delete this conversation for good: its messages and its saved state. Other sessions stay."""
+        await self._engine.forget(Selection(session=self._session), ["session"], history=True)
+        await self._engine.values.remove("state", self._session)
+
+    def _draft(self, content: str, **fields: Any) -> Draft:
+        return draft(content, kind="interaction", session=self._session, **fields)
+
+    def _to_config(self) -> SessionMemoryConfig:
+        return SessionMemoryConfig(
+            namespace=self.namespace,
+            session=self._session,
+            store=self._engine.store.config,
+            embedding=self._engine.embedding.config,
+            policy=self.policy,
+        )
+
+    @classmethod
+    def _from_config(cls, config: SessionMemoryConfig) -> Self:
+        return cls(
+            config.namespace,
+            config.session,
+            store=store_from_config(config.store),
+            embedding=embedding_from_config(config.embedding),
+            policy=config.policy,
+        )

@@ -1,0 +1,124 @@
+"""What a store has to be able to do, in the words of the domain. Chroma is behind it; see `_chroma`.
+
+A store is only a description: `connect()` gives a connection, which opens itself on first use, is shared by all
+memories of the process that name the same store, and is let go with `close()`. A namespace has shelves of its own on it:
+one for the profile's records, one for the sessions', and one for values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, Protocol
+
+from ._config import StoreConfig
+from ._embeddings import Vectors
+from ._records import MemoryRecord, Selection
+
+ShelfName = Literal["profile", "session"]
+Space = Literal["value", "state"]
+"""Values are the user's own; states are what teams and agents need to go on."""
+SHELVES: tuple[ShelfName, ...] = ("profile", "session")
+
+
+class Shelf(Protocol):
+    """The records of one namespace and kind of memory, with their vectors.
+
+    Reading a shelf that was never written finds nothing and creates nothing.
+    """
+
+    async def put(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+        """Store records with their vectors, replacing those of the same id."""
+
+    async def amend(self, records: Sequence[MemoryRecord]) -> None:
+        """Store changed fields of records that are there already; content and vectors stay."""
+
+    async def touch(self, records: Sequence[MemoryRecord]) -> None:
+        """Store only `uses` and `last_used_at`, so that a counter never undoes what another process changed."""
+
+    async def get(self, ids: Sequence[str]) -> list[MemoryRecord]:
+        """The records with these ids, as far as they exist."""
+
+    async def select(self, selection: Selection) -> list[MemoryRecord]:
+        """All records the selection means, in no particular order."""
+
+    async def nearest(
+        self, vectors: Vectors, selection: Selection, *, fetch: int, enough: int
+    ) -> list[list[tuple[MemoryRecord, float]]]:
+        """For each vector the nearest records that the selection means, with their cosine similarity.
+
+        The nearest `fetch` are looked at, more only where fewer than `enough` of them are meant.
+        """
+
+    async def remove(self, ids: Sequence[str]) -> int:
+        """Delete these records for good; how many there were."""
+
+    async def clear(self) -> None:
+        """Delete all records for good."""
+
+    async def rebuild(
+        self, embed: Callable[[Sequence[MemoryRecord]], Awaitable[Vectors]], done: Callable[[int], None]
+    ) -> None:
+        """Make all vectors anew, whatever embedding made the old ones. `done` hears of each batch.
+
+        Interrupted at any point, the shelf is either as it was or complete.
+        """
+
+    async def size(self) -> int:
+        """How many rows there are, those that are no longer current included, whatever embedding made them."""
+
+
+class Values(Protocol):
+    """Named pieces of JSON text of one namespace, of any size, in separate spaces."""
+
+    async def put(self, space: Space, name: str, text: str) -> None:
+        """Store a text under a name, replacing what was there."""
+
+    async def get(self, space: Space, name: str) -> str | None:
+        """The text of that name."""
+
+    async def all(self, space: Space) -> dict[str, str]:
+        """Every text of a space, by name."""
+
+    async def remove(self, space: Space, name: str) -> bool:
+        """Delete the text of that name; whether there was one."""
+
+    async def clear(self, space: Space) -> None:
+        """Delete everything in a space."""
+
+
+class Connection(Protocol):
+    """An open line to a store."""
+
+    async def open(self) -> None:
+        """Open now what would otherwise be opened on first use."""
+
+    def shelf(self, namespace: str, name: ShelfName, embedding_id: str) -> Shelf:
+        """A shelf of a namespace, whose vectors are made by the embedding of that id."""
+
+    def values(self, namespace: str) -> Values:
+        """The values of a namespace."""
+
+    async def namespaces(self) -> list[str]:
+        """Every namespace that holds anything."""
+
+    def lock(self, namespace: str) -> AbstractAsyncContextManager[None]:
+        """Keeps the writers of this process to a namespace from interleaving (only those of the same event loop)."""
+
+    async def close(self) -> None:
+        """Let go of the store. A second time does nothing."""
+
+
+class MemoryStore(Protocol):
+    """Where memories live."""
+
+    @property
+    def local(self) -> bool:
+        """Whether opening it is work of this machine alone, and so may take `policy.opening_deadline`."""
+
+    @property
+    def config(self) -> StoreConfig:
+        """The declarative form, from which an equal store can be made."""
+
+    def connect(self) -> Connection:
+        """A connection to it. Does nothing yet."""

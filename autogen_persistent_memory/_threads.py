@@ -1,0 +1,108 @@
+"""Threads for blocking calls: bounded, so that hung calls cannot pile up, and daemons, so that they cannot hold up exit."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
+from typing_extensions import ParamSpec
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+importing = threading.RLock()
+"""Held while importing numpy and what is built on it: two threads that first import them at once make them fail."""
+
+_IDLE_SECONDS = 10.0
+_EXIT_SECONDS = 5.0
+_Job = tuple["Future[Any]", Callable[[], Any]]
+
+
+class DaemonPool(Executor):
+    """An executor of at most `size` threads that come when needed and leave when idle.
+
+    `concurrent.futures.ThreadPoolExecutor` joins its threads when the interpreter exits, so one call hung on a dead
+    server would hang the user's program; here what still runs at exit gets a few seconds and is then left behind.
+    """
+
+    def __init__(self, size: int, name: str) -> None:
+        self._size = size
+        self._name = name
+        self._start_afresh()
+        _pools.add(self)
+
+    def _start_afresh(self) -> None:
+        self._pid = os.getpid()
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._unfinished = 0
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run `fn` on one of the threads."""
+        if self._pid != os.getpid():  # a forked child inherits the counts but not the threads
+            self._start_afresh()
+        future: Future[T] = Future()
+        with self._lock:
+            self._unfinished += 1
+            self._jobs.put((future, lambda: fn(*args, **kwargs)))
+            if self._threads < min(self._size, self._unfinished):
+                self._threads += 1
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        return future
+
+    def _work(self) -> None:
+        while True:
+            try:
+                future, call = self._jobs.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                with self._lock:
+                    if self._jobs.empty():
+                        self._threads -= 1
+                        return
+                continue
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:  # native code may raise outside Exception; it belongs to the caller
+                    future.set_exception(error)
+            del future, call
+            with self._lock:
+                self._unfinished -= 1
+
+    def is_busy(self) -> bool:
+        """Whether any call is waiting or running."""
+        return self._pid == os.getpid() and self._unfinished > 0
+
+
+_pools: weakref.WeakSet[DaemonPool] = weakref.WeakSet()
+
+
+@atexit.register
+def _let_calls_end() -> None:
+    """A write under way when the program ends deserves a moment; a hung call does not deserve more."""
+    until = time.monotonic() + _EXIT_SECONDS
+    while time.monotonic() < until and any(pool.is_busy() for pool in list(_pools)):
+        time.sleep(0.01)
+
+
+def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never really waits, from any thread.
+
+    Raises:
+        RuntimeError: The coroutine did wait.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    coroutine.close()
+    raise RuntimeError("The coroutine waits for something and needs an event loop.")
