@@ -17,7 +17,7 @@ from ._checks import check_count, check_namespace, check_share, check_time, deco
 from ._config import RecallPolicy
 from ._embeddings import Embedding, MiniLMEmbedding
 from ._engine import Engine
-from ._records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, draft, select
+from ._records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, draft, select, utc_now
 from ._store import MemoryStore, ShelfName
 from ._stores import EmbeddedStore
 from ._turn import Turn
@@ -37,7 +37,11 @@ def make_engine(
     if embedding is not None and not isinstance(embedding, Embedding):
         raise ValueError(f"embedding must be an embedding such as CallableEmbedding(fn, id='...'), not {embedding!r}.")
     return Engine(
-        check_namespace(namespace), store or EmbeddedStore(), embedding or MiniLMEmbedding(), policy or RecallPolicy()
+        check_namespace(namespace),
+        store or EmbeddedStore(),
+        embedding or MiniLMEmbedding(),
+        policy or RecallPolicy(),
+        clock=utc_now,
     )
 
 
@@ -88,7 +92,7 @@ class EngineMemory(Memory):
         unknown = [keyword for keyword in kwargs if keyword not in _QUERY_KEYWORDS]
         if unknown:
             raise ValueError(f"query() knows no {', '.join(unknown)}; it takes {', '.join(_QUERY_KEYWORDS)}.")
-        text = query if isinstance(query, str) else _stored_form(query)[0]
+        text = _stored_form(query)[0] if isinstance(query, MemoryContent) else query
         found = await _cancellable(self._recall(text, **kwargs), cancellation_token)
         return MemoryQueryResult(results=[to_content(hit) for hit in found.hits])
 
@@ -136,7 +140,7 @@ class EngineMemory(Memory):
         limit = self.policy.limit if limit is None else check_count(limit, "limit")
         least = 0.0 if min_score is None else check_share(min_score, "min_score")
         budget = None if max_tokens is None else check_count(max_tokens, "max_tokens")
-        selection = select(kinds=kinds, tags=tags, session=session or self._only_session)
+        selection = select(kinds=kinds, tags=tags, session=self._only_session if session is None else session)
         hits = await self._engine.recall(
             query, self._shelves, limit=limit, selection=selection, at=check_time(at, "at")
         )

@@ -17,7 +17,7 @@ from ._embeddings import Embedding, Vectors
 from ._errors import PersistentMemoryError
 from ._progress import Progress, progress_of
 from ._ranking import Candidate, rank
-from ._records import JSON, Clock, Draft, MemoryHit, MemoryRecord, Selection, utc_now
+from ._records import JSON, Clock, Draft, MemoryHit, MemoryRecord, Selection
 from ._resolution import resolve
 from ._store import SHELVES, Connection, MemoryStore, Shelf, ShelfName, Values
 
@@ -31,7 +31,7 @@ class Engine:
     """Everything a namespace can do. Opens its store on first use, and again after `close()`."""
 
     def __init__(
-        self, namespace: str, store: MemoryStore, embedding: Embedding, policy: RecallPolicy, clock: Clock = utc_now
+        self, namespace: str, store: MemoryStore, embedding: Embedding, policy: RecallPolicy, clock: Clock
     ) -> None:
         self.namespace = namespace
         self.store = store

@@ -187,7 +187,7 @@ class _Folder:
         return client
 
     def close(self, client: ClientAPI) -> None:
-        _close(client)
+        client.close()
         if self._ownership is not None:
             self._ownership.release()
 
@@ -250,7 +250,9 @@ class _Server:
         return TimedClient(tenant=config.tenant, database=config.database, settings=settings)
 
     def close(self, client: ClientAPI) -> None:
-        _close(client)
+        for server in (client._server, client._admin_client._server):  # Chroma leaves their connections open
+            server._session.close()
+        client.close()
 
     def describe(self, error: BaseException) -> str:
         where = f"{'https' if self._config.ssl else 'http'}://{self._config.host}:{self._config.port}"
@@ -277,14 +279,15 @@ class _Ram:
         import chromadb
         from chromadb.api.client import AdminClient
         from chromadb.config import Settings
-        from chromadb.errors import UniqueConstraintError
+        from chromadb.errors import NotFoundError
 
         settings = Settings()  # as in the user's own EphemeralClient(): Chroma refuses a second one that differs
         database = f"apm-{self._id.encode().hex()}"
+        admin = AdminClient(settings)
         try:
-            AdminClient(settings).create_database(database)
-        except UniqueConstraintError:
-            pass  # it is opened again
+            admin.get_database(database)
+        except NotFoundError:
+            admin.create_database(database)
         return chromadb.EphemeralClient(settings=settings, database=database)
 
     def close(self, client: ClientAPI) -> None:
@@ -302,10 +305,6 @@ def _settings(**values: Any) -> Settings:
 
 def _set_timeout(server: Any, seconds: float) -> None:
     server._session.timeout = seconds
-
-
-def _close(client: Any) -> None:
-    client.close()
 
 
 def _from_environment(variable: str, what: str) -> str:

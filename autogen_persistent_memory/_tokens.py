@@ -64,8 +64,7 @@ def _character_cost(code: int) -> float:
 
 @cache
 def _start_loading() -> None:
-    if _cached_file().is_file():
-        threading.Thread(target=_load, name="autogen-memory-tokens", daemon=True).start()
+    threading.Thread(target=_load, name="autogen-memory-tokens", daemon=True).start()
 
 
 def _cached_file() -> Path:
@@ -75,6 +74,7 @@ def _cached_file() -> Path:
 
 
 def _load() -> None:
-    import tiktoken
+    if _cached_file().is_file():
+        import tiktoken
 
-    _loaded.append(tiktoken.get_encoding(_ENCODING))
+        _loaded.append(tiktoken.get_encoding(_ENCODING))

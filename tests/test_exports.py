@@ -1,0 +1,69 @@
+import importlib.metadata
+import inspect
+import subprocess
+import sys
+
+import autogen_persistent_memory as package
+
+PUBLIC = {
+    "CallableEmbedding",
+    "ChromaEmbedding",
+    "CloudStore",
+    "EmbeddedStore",
+    "EmbeddingMismatchError",
+    "MemoryHit",
+    "MemoryRecord",
+    "MiniLMEmbedding",
+    "NamespaceError",
+    "PersistentMemory",
+    "PersistentMemoryError",
+    "ProfileMemory",
+    "Recall",
+    "RecallPolicy",
+    "SchemaVersionError",
+    "ServerStore",
+    "SessionMemory",
+    "StoreLockedError",
+    "StoreUnavailableError",
+    "TemporaryStore",
+    "__version__",
+}
+
+
+def test_the_package_exports_exactly_its_public_names() -> None:
+    assert set(package.__all__) == PUBLIC
+    visible = {name for name in vars(package) if not name.startswith("_")}
+    assert visible == PUBLIC - {"__version__"}
+
+
+def test_the_version_is_the_installed_one() -> None:
+    assert package.__version__ == importlib.metadata.version("autogen-persistent-memory")
+
+
+def test_every_public_class_and_method_has_a_docstring() -> None:
+    undocumented = [
+        f"{name}.{member}"
+        for name in PUBLIC - {"__version__"}
+        for member, value in inspect.getmembers(getattr(package, name))
+        if not member.startswith("_")
+        and (inspect.isfunction(value) or isinstance(value, property))
+        and (getattr(value, "__module__", None) or value.fget.__module__).startswith("autogen_persistent_memory")
+        and not inspect.getdoc(value)
+    ]
+    assert undocumented == []
+    assert all(inspect.getdoc(getattr(package, name)) for name in PUBLIC - {"__version__"})
+
+
+def test_errors_have_one_root_and_bad_names_are_also_value_errors() -> None:
+    errors = [value for value in vars(package).values() if inspect.isclass(value) and issubclass(value, Exception)]
+    assert all(issubclass(error, package.PersistentMemoryError) for error in errors)
+    assert [error for error in errors if issubclass(error, ValueError)] == [package.NamespaceError]
+
+
+def test_importing_the_package_imports_no_heavy_library() -> None:
+    code = (
+        "import sys, autogen_agentchat.agents; before = set(sys.modules); import autogen_persistent_memory;"
+        "print(*{'chromadb', 'numpy', 'onnxruntime', 'tokenizers', 'tiktoken'} & set(sys.modules) - before)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (answer.stdout.split(), answer.stderr) == ([], "")

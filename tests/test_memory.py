@@ -1,0 +1,525 @@
+"""The explicit surface of the memories, row by row of the acceptance list."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from autogen_core import CancellationToken, Image
+from autogen_core.memory import MemoryContent, MemoryMimeType
+from PIL import Image as Picture
+from toys import HandClock, words
+
+from autogen_persistent_memory import (
+    EmbeddedStore,
+    MemoryRecord,
+    PersistentMemory,
+    ProfileMemory,
+    RecallPolicy,
+    SessionMemory,
+    StoreUnavailableError,
+    TemporaryStore,
+)
+
+
+def contents(records: Any) -> list[str]:
+    return [getattr(record, "record", record).content for record in records]
+
+
+async def test_remember_returns_the_stored_record(profile: ProfileMemory) -> None:
+    record = await profile.remember("Likes tea", kind="preference", tags=["drink", "drink"], metadata={"a": [1]})
+    assert isinstance(record, MemoryRecord)
+    assert (record.content, record.kind, record.tags) == ("Likes tea", "preference", ("drink",))
+    assert (record.metadata, record.origin, record.uses) == ({"a": [1]}, "application", 0)
+    assert record.created_at.tzinfo is timezone.utc
+    assert await profile.record(record.id) == record
+
+
+async def test_the_callers_metadata_is_copied_not_kept(profile: ProfileMemory) -> None:
+    mine: dict[str, Any] = {"list": [1]}
+    record = await profile.remember("Likes tea", metadata=mine)
+    mine["list"].append(2)
+    assert record.metadata == {"list": [1]}
+
+
+BAD_REMEMBER: list[dict[str, Any]] = [
+    {"content": ""},
+    {"content": " \n\t "},
+    {"content": "\ud800"},
+    {"content": None},
+    {"content": b"bytes"},
+    {"content": "x", "kind": ""},
+    {"content": "x", "kind": None},
+    {"content": "x", "tags": "word"},
+    {"content": "x", "tags": [""]},
+    {"content": "x", "tags": [1]},
+    {"content": "x", "tags": 5},
+    {"content": "x", "ttl": 5},
+    {"content": "x", "ttl": timedelta(0)},
+    {"content": "x", "ttl": timedelta(days=-1)},
+    {"content": "x", "pinned": "yes"},
+    {"content": "x", "key": " "},
+    {"content": "x", "source": ""},
+    {"content": "x", "session": "a/"},
+    {"content": "x", "metadata": [1]},
+    {"content": "x", "metadata": {1: 2}},
+    {"content": "x", "metadata": {"a": object()}},
+    {"content": "x", "metadata": {"a": "\udfff"}},
+    {"content": "x", "at": datetime(2026, 1, 1)},  # noqa: DTZ001
+    {"content": "x", "at": "yesterday"},
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_REMEMBER, ids=str)
+async def test_bad_arguments_are_refused_and_nothing_is_stored(arguments: dict[str, Any]) -> None:
+    memory = ProfileMemory("user-42", store=TemporaryStore(), embedding=words())
+    with pytest.raises(ValueError, match=r"\w"):
+        await memory.remember(**arguments)
+    with pytest.raises(ValueError, match="Item 1"):
+        await memory.remember_many(["good", arguments])
+    assert await memory.count() == 0
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[{"content": "x", "colour": "red"}], [5], [{"kind": "fact"}], [None]],
+    ids=["unknown", "5", "no content", "None"],
+)
+async def test_remember_many_refuses_what_it_does_not_know(profile: ProfileMemory, items: list[Any]) -> None:
+    with pytest.raises(ValueError, match="Item 0"):
+        await profile.remember_many(items)
+
+
+BAD_RECALL: list[dict[str, Any]] = [
+    {"query": ""},
+    {"query": None},
+    {"query": "x", "limit": 0},
+    {"query": "x", "limit": -1},
+    {"query": "x", "limit": True},
+    {"query": "x", "limit": 1.5},
+    {"query": "x", "kinds": "fact"},
+    {"query": "x", "min_score": 2},
+    {"query": "x", "min_score": "high"},
+    {"query": "x", "max_tokens": 0},
+    {"query": "x", "at": datetime(2026, 1, 1)},  # noqa: DTZ001
+    {"query": "x", "session": ""},
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_RECALL, ids=str)
+async def test_bad_recalls_are_refused(profile: ProfileMemory, arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        await profile.recall(**arguments)
+    with pytest.raises(ValueError, match=r"\w"):
+        await profile.query(**arguments)
+
+
+async def test_unknown_keywords_are_refused(profile: ProfileMemory) -> None:
+    with pytest.raises(ValueError, match="knows no colour; it takes limit"):
+        await profile.query("x", colour="red")
+    with pytest.raises(TypeError, match="colour"):
+        await profile.recall_many(["x"], colour="red")
+    with pytest.raises(ValueError, match="limit"):
+        await profile.records(limit=-1)
+    with pytest.raises(ValueError, match="offset"):
+        await profile.records(offset=-1)
+
+
+async def test_recall_is_best_first_with_the_parts_of_each_score(memory: PersistentMemory) -> None:
+    await memory.remember_many(["Likes green tea", "Likes green apples", "Lives in Oslo"])
+    found = await memory.recall("green tea", limit=2)
+    assert contents(found) == ["Likes green tea", "Likes green apples"]
+    assert len(found) == 2
+    first, second = found.hits
+    assert 1 >= first.score > second.score >= 0
+    assert first.score == pytest.approx(0.6 * first.similarity + 0.2 * first.recency + 0.2 * first.frequency)
+
+
+async def test_recalled_text_is_ready_to_paste(memory: PersistentMemory) -> None:
+    assert (await memory.recall("tea")).text == "No relevant memories found."
+    await memory.remember("Likes\ngreen tea")
+    found = await memory.recall("tea")
+    assert found.text == "- Likes green tea"
+    assert found.tokens > 0
+
+
+async def test_recall_within_a_score_and_a_budget(memory: PersistentMemory) -> None:
+    await memory.remember_many(["green tea", "green tea from a shop in the old town", "nothing of the kind"])
+    assert contents(await memory.recall("green tea", min_score=0.7)) == ["green tea"]
+    short = await memory.recall("green tea", max_tokens=6)
+    assert contents(short) == ["green tea"]
+    assert short.tokens <= 6
+
+
+async def test_several_queries_at_once(memory: PersistentMemory) -> None:
+    await memory.remember_many(["Likes green tea", "Lives in Oslo"])
+    tea, town = await memory.recall_many(["green tea", "lives in"], limit=1)
+    assert (contents(tea), contents(town)) == (["Likes green tea"], ["Lives in Oslo"])
+    assert await memory.recall_many([]) == []
+
+
+async def test_remember_many_returns_one_record_each_in_order(profile: ProfileMemory) -> None:
+    items = ["Likes tea", {"content": "Likes jam", "kind": "preference"}, "likes the tea.", "Likes honey"]
+    records = await profile.remember_many(items)
+    assert contents(records) == ["Likes tea", "Likes jam", "Likes tea", "Likes honey"]
+    assert records[0].id == records[2].id
+    assert records[1].kind == "preference"
+    assert await profile.count() == 3
+    assert await profile.remember_many([]) == []
+
+
+async def test_remember_many_shows_progress(profile: ProfileMemory) -> None:
+    seen: list[tuple[int, int]] = []
+    await profile.remember_many((f"fact {number}" for number in range(150)), progress=lambda *at: seen.append(at))
+    assert seen == [(64, 150), (128, 150), (150, 150)]
+
+
+LIFETIMES = [
+    ("preference", None),
+    ("decision", None),
+    ("fact", None),
+    ("lesson", None),
+    ("interaction", None),
+    ("hobby", None),
+    ("context", 30),
+    ("temporary", 7),
+]
+
+
+@pytest.mark.parametrize(("kind", "days"), LIFETIMES)
+async def test_each_kind_has_its_lifetime(kind: str, days: int | None, clock: HandClock) -> None:
+    memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
+    record = await memory.remember("Likes tea", kind=kind)
+    assert record.expires_at == (None if days is None else clock.now + timedelta(days=days))
+
+
+async def test_an_expired_memory_is_gone_from_every_read_at_that_instant_and_swept_from_the_store(
+    clock: HandClock,
+) -> None:
+    policy = RecallPolicy(sweep_interval=timedelta(days=1))
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words(), policy=policy)
+    record = await memory.remember("Likes tea", ttl=timedelta(hours=2), key="drink")
+    pinned = await memory.remember("Likes jam", ttl=timedelta(hours=2), pinned=True)
+    assert pinned.expires_at is None
+    clock.move(hours=1, minutes=59, seconds=59)
+    assert contents(await memory.recall("tea", limit=1)) == ["Likes tea"]
+    clock.move(seconds=1)
+    assert contents(await memory.recall("tea")) == ["Likes jam"]
+    assert contents(await memory.records()) == ["Likes jam"]
+    assert (await memory.query("tea")).results[0].content == "Likes jam"
+    assert await memory.record(record.id) is None
+    assert await memory.count() == 1
+    assert "tea" not in await memory.context("tea")
+    assert sorted(contents(await memory.records(include_history=True))) == ["Likes jam", "Likes tea"]
+    await memory.flush()
+    assert contents(await memory.records(include_history=True)) == ["Likes jam"]
+
+
+async def test_expired_memories_are_swept_without_being_asked(clock: HandClock) -> None:
+    policy = RecallPolicy(sweep_interval=timedelta(minutes=10))
+    memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words(), policy=policy)
+    await memory.remember("Likes tea", ttl=timedelta(minutes=1))
+    clock.move(minutes=11)
+    await memory.recall("anything")
+    await asyncio.gather(*memory._engine._tasks)
+    assert await memory._engine._shelf("profile").size() == 0
+
+
+async def test_lifetimes_are_configurable_and_count_from_when_it_was_written(clock: HandClock) -> None:
+    policy = RecallPolicy(lifetimes={"interaction": timedelta(days=90)})
+    memory = PersistentMemory("ann", session="s", store=TemporaryStore(), embedding=words(), policy=policy)
+    old = await memory.session.append("Ann", "hello there", at=clock.now - timedelta(days=91))
+    assert old.expires_at == clock.now - timedelta(days=1)
+    assert await memory.session.messages() == []
+
+
+async def test_a_newer_statement_supersedes_by_key_and_the_old_one_stays_as_history(clock: HandClock) -> None:
+    memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
+    rome = await memory.remember("Lives in Rome", key="home", at=clock.now - timedelta(days=100))
+    oslo = await memory.remember("Lives in Oslo", key="home", at=clock.now - timedelta(days=10))
+    assert contents(await memory.recall("Lives in")) == ["Lives in Oslo"]
+    assert contents(await memory.records()) == ["Lives in Oslo"]
+    assert await memory.record(rome.id) is None
+    assert contents(await memory.history("home")) == ["Lives in Oslo", "Lives in Rome"]
+    assert contents(await memory.history(rome.id)) == ["Lives in Oslo", "Lives in Rome"]
+    assert (await memory.history(rome.id))[1].superseded_by == oslo.id
+    assert contents(await memory.records(include_history=True)) == ["Lives in Oslo", "Lives in Rome"]
+    believed = await memory.recall("Lives in", at=clock.now - timedelta(days=50))
+    assert contents(believed) == ["Lives in Rome"]
+    assert contents(await memory.recall("Lives in", at=clock.now - timedelta(days=500))) == []
+    assert await memory.history("no such thing") == []
+
+
+async def test_near_duplicates_are_merged_only_when_they_say_the_same(profile: ProfileMemory) -> None:
+    await profile.remember_many(
+        ["The user has 2 cats", "the user has 2 cats.", "The user has 3 cats", "The user has no cats"]
+    )
+    records = await profile.records()
+    assert sorted(contents(records)) == ["The user has 2 cats", "The user has 3 cats", "The user has no cats"]
+    again = await profile.remember("User has 2 cats!")
+    assert (again.content, again.uses) == ("The user has 2 cats", 2)
+
+
+async def test_recalling_for_the_application_does_not_reinforce_unless_asked(memory: PersistentMemory) -> None:
+    record = await memory.remember("Likes tea")
+    await memory.recall("tea")
+    await memory.query("tea")
+    await memory.flush()
+    assert (await memory.record(record.id)) == record
+    await memory.query("tea", reinforce=True)
+    await memory.flush()
+    used = await memory.record(record.id)
+    assert used is not None
+    assert used.uses == 1
+    assert (await memory.recall("tea")).hits[0].frequency > 0
+
+
+async def test_records_are_newest_first_in_pages(clock: HandClock) -> None:
+    memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
+    for number in range(7):
+        await memory.remember(f"fact {number}")
+        clock.move(seconds=1)
+    assert contents(await memory.records(limit=3)) == ["fact 6", "fact 5", "fact 4"]
+    assert contents(await memory.records(limit=3, offset=5)) == ["fact 1", "fact 0"]
+
+
+async def fill_for_forgetting(memory: PersistentMemory, clock: HandClock) -> dict[str, str]:
+    ids = {}
+    ids["old"] = (await memory.remember("Lives in Rome", key="home")).id
+    clock.move(days=1)
+    ids["new"] = (await memory.remember("Lives in Oslo", key="home")).id
+    ids["tagged"] = (await memory.remember("ann@example.com is the mail", tags=["pii", "mail"])).id
+    ids["kind"] = (await memory.remember("Likes tea", kind="preference", session="elsewhere")).id
+    ids["said"] = (await memory.session.append("Ann", "write to ann@example.com")).id
+    return ids
+
+
+FORGETTING: list[tuple[dict[str, Any], set[str]]] = [
+    ({"key": "home"}, {"new"}),
+    ({"key": "home", "everywhere": True}, {"old", "new"}),
+    ({"kinds": ["preference"]}, {"kind"}),
+    ({"kinds": ["interaction"]}, {"said"}),
+    ({"tags": ["pii", "mail"]}, {"tagged"}),
+    ({"tags": ["pii", "other"]}, set()),
+    ({"session": "elsewhere"}, {"kind"}),
+    ({"session": "today"}, {"said"}),
+    ({"containing": "ann@example.com"}, {"tagged"}),
+    ({"containing": "ann@example.com", "everywhere": True}, {"tagged", "said"}),
+    ({"containing": "ANN@example.com", "everywhere": True}, set()),
+    ({"containing": "similar to mail", "everywhere": True}, set()),
+    ({"kinds": ["fact"], "containing": "Oslo"}, {"new"}),
+]
+
+
+@pytest.mark.parametrize(("selectors", "gone"), FORGETTING, ids=str)
+async def test_forget_deletes_by_identity_for_good(clock: HandClock, selectors: dict[str, Any], gone: set[str]) -> None:
+    memory = PersistentMemory("ann", session="today", store=TemporaryStore(), embedding=words())
+    ids = await fill_for_forgetting(memory, clock)
+    assert await memory.forget(**selectors) == len(gone)
+    left = {record.id for record in await memory.records(include_history=True)}
+    assert {name for name, id in ids.items() if id not in left} == gone
+    assert await memory.forget(**selectors) == 0
+
+
+async def test_forget_by_id_reaches_whatever_has_it(memory: PersistentMemory, clock: HandClock) -> None:
+    ids = await fill_for_forgetting(memory, clock)
+    assert await memory.forget(ids["said"]) == 1
+    assert await memory.forget(id=ids["tagged"], kinds=["preference"]) == 0
+    assert await memory.forget(id=ids["tagged"]) == 1
+    assert await memory.forget("no-such-id") == 0
+    assert await memory.forget(ids["new"], everywhere=True) == 2
+
+
+async def test_forget_before_a_time(clock: HandClock) -> None:
+    memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
+    await memory.remember("older")
+    clock.move(days=1)
+    await memory.remember("newer")
+    assert await memory.forget(before=clock.now) == 1
+    assert contents(await memory.records()) == ["newer"]
+
+
+async def test_forget_must_be_told_what(memory: PersistentMemory) -> None:
+    for arguments in ({}, {"everywhere": True}):
+        with pytest.raises(ValueError, match="needs to be told what"):
+            await memory.forget(**arguments)
+    with pytest.raises(ValueError, match="timezone"):
+        await memory.forget(before=datetime(2026, 1, 1))  # noqa: DTZ001
+    with pytest.raises(ValueError, match="blank"):
+        await memory.forget(containing="")
+
+
+async def test_set_none_deletes_and_keys_must_be_text(profile: ProfileMemory) -> None:
+    await profile.set("a", 1)
+    await profile.set("a", None)
+    assert await profile.keys() == []
+    for bad in ("", None, 5):
+        with pytest.raises(ValueError, match="key"):
+            await profile.set(bad, 1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="value"):
+        await profile.set("a", {1, 2})
+
+
+async def test_add_takes_text_markdown_and_json_and_query_gives_them_back(profile: ProfileMemory) -> None:
+    mine = {"kind": "mine", "score": "mine", "nested": {"a": [1, {"b": None}]}}
+    document = {"theme": "dark", "sizes": [1, 2.5], "nested": {"on": True, "off": None}}
+    text = MemoryContent(content="Likes green tea", mime_type=MemoryMimeType.TEXT, metadata=mine)
+    await profile.add(text)
+    await profile.add(MemoryContent(content="# Rules\n\n- no sugar", mime_type="text/markdown"))
+    await profile.add(MemoryContent(content=document, mime_type=MemoryMimeType.JSON))
+    assert text.metadata == mine == {"kind": "mine", "score": "mine", "nested": {"a": [1, {"b": None}]}}
+
+    (tea,) = (await profile.query("green tea", limit=1)).results
+    assert tea.content == "Likes green tea"
+    assert tea.metadata is not None
+    assert tea.metadata["nested"] == mine["nested"]
+    assert tea.metadata["kind"] == "fact"
+    for name, kind in {"score": float, "id": str, "kind": str, "created_at": str}.items():
+        assert type(tea.metadata[name]) is kind
+    record = await profile.record(tea.metadata["id"])
+    assert record is not None
+    assert record.metadata == mine
+    (rules,) = (await profile.query(MemoryContent(content="rules sugar", mime_type="text/plain"), limit=1)).results
+    assert (rules.content, rules.mime_type) == ("# Rules\n\n- no sugar", MemoryMimeType.MARKDOWN)
+    (settings,) = (await profile.query("theme dark", limit=1)).results
+    assert (settings.content, settings.mime_type) == (document, MemoryMimeType.JSON)
+
+
+REFUSED = [
+    MemoryContent(content=b"bytes", mime_type=MemoryMimeType.BINARY),
+    MemoryContent(content=Image(Picture.new("RGB", (2, 2))), mime_type=MemoryMimeType.IMAGE),
+    MemoryContent(content=b"bytes", mime_type=MemoryMimeType.TEXT),
+    MemoryContent(content="not a dict", mime_type=MemoryMimeType.JSON),
+    MemoryContent(content={"a": float("nan")}, mime_type=MemoryMimeType.JSON),
+    MemoryContent(content="x", mime_type="text/html"),
+    MemoryContent(content=" ", mime_type=MemoryMimeType.TEXT),
+]
+
+
+@pytest.mark.parametrize("content", REFUSED, ids=lambda content: f"{content.mime_type}")
+async def test_images_bytes_and_nonsense_are_refused(profile: ProfileMemory, content: MemoryContent) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        await profile.add(content)
+    assert await profile.count() == 0
+
+
+async def test_a_cancelled_token_cancels(profile: ProfileMemory) -> None:
+    token = CancellationToken()
+    token.cancel()
+    content = MemoryContent(content="x", mime_type=MemoryMimeType.TEXT)
+    with pytest.raises(asyncio.CancelledError):
+        await profile.add(content, cancellation_token=token)
+    with pytest.raises(asyncio.CancelledError):
+        await profile.query("x", cancellation_token=token)
+    assert await profile.count() == 0
+
+
+async def test_a_session_takes_what_is_added_as_its_own(memory: PersistentMemory) -> None:
+    session = memory.session
+    await session.add(MemoryContent(content="hello there", mime_type=MemoryMimeType.TEXT))
+    (message,) = await session.messages()
+    assert (message.kind, message.session) == ("interaction", "today")
+    other = SessionMemory.on_engine(memory._engine, "tomorrow")
+    assert (await other.query("hello there")).results == []
+    with pytest.raises(ValueError, match="blank"):
+        await session.append("Ann", "")
+    with pytest.raises(ValueError, match="source"):
+        await session.append("", "hello")
+
+
+async def test_without_a_name_a_session_is_new() -> None:
+    one, other = PersistentMemory("ann"), PersistentMemory("ann")
+    assert one.session.session != other.session.session
+    assert f"{datetime.now(timezone.utc):%Y}" in one.session.session
+
+
+def test_making_a_memory_does_no_io(home: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.stat", lambda *a, **k: pytest.fail("looked at the disk"))
+    monkeypatch.setattr("os.mkdir", lambda *a, **k: pytest.fail("made a folder"))
+    PersistentMemory("user-42")
+    ProfileMemory("user-42", store=EmbeddedStore("/nonexistent/folder"))
+    monkeypatch.undo()
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"store": "folder"}, {"embedding": "minilm"}, {"policy": {"limit": 3}}],
+    ids=["store", "embedding", "policy"],
+)
+def test_a_wrong_constructor_argument_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        PersistentMemory("user-42", **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"limit": 0}, {"min_score": 2}, {"deadline": 0}, {"placement": "middle"}, {"colour": "red"}, {"query": " "}],
+    ids=str,
+)
+def test_a_policy_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        RecallPolicy(**options)
+
+
+async def test_close_twice_and_use_again(tmp_path: Any) -> None:
+    memory = PersistentMemory("ann", store=EmbeddedStore(tmp_path / "s"), embedding=words())
+    await memory.close()
+    await memory.flush()
+    await memory.remember("Likes tea")
+    await memory.close()
+    await memory.close()
+    assert await memory.count() == 1
+    await memory.close()
+
+
+def test_one_memory_serves_several_event_loops_one_after_another(tmp_path: Any) -> None:
+    memory = PersistentMemory("ann", store=EmbeddedStore(tmp_path / "s"), embedding=words())
+
+    async def use(number: int) -> int:
+        await asyncio.gather(*(memory.remember(f"fact {number} {other}") for other in range(3)))
+        return await memory.count()
+
+    assert [asyncio.run(use(number)) for number in range(3)] == [3, 6, 9]
+    asyncio.run(memory.close())
+
+
+async def test_memories_of_one_process_share_a_store_and_the_last_one_closes_it(tmp_path: Any) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    one = PersistentMemory("ann", store=EmbeddedStore(tmp_path / "real"), embedding=words())
+    other = PersistentMemory("ann", store=EmbeddedStore(tmp_path / "link"), embedding=words())
+    await one.remember("Likes tea")
+    assert await other.count() == 1
+    await one.close()
+    await other.remember("Likes jam")
+    await other.close()
+    async with PersistentMemory("ann", store=EmbeddedStore(tmp_path / "real"), embedding=words()) as again:
+        assert await again.count() == 2
+
+
+async def test_the_default_path_is_in_the_home_or_named_by_the_environment(
+    home: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with PersistentMemory("ann", embedding=words()) as memory:
+        await memory.remember("Likes tea")
+    assert (home / ".autogen_memory" / "chroma.sqlite3").is_file()
+    monkeypatch.setenv("AUTOGEN_MEMORY_PATH", str(tmp_path / "elsewhere"))
+    async with PersistentMemory("ann", embedding=words()) as memory:
+        assert await memory.count() == 0
+        await memory.remember("Likes tea")
+    assert (tmp_path / "elsewhere" / "chroma.sqlite3").is_file()
+
+
+async def test_a_failing_embedding_loses_nothing_and_says_why() -> None:
+    def fail(texts: list[str]) -> list[list[float]]:
+        raise OSError("quota exceeded")
+
+    from autogen_persistent_memory import CallableEmbedding
+
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=CallableEmbedding(fail, id="x"))
+    with pytest.raises(Exception, match="quota exceeded"):
+        await memory.remember("Likes tea")
+    assert await memory.count() == 0
+    assert not issubclass(StoreUnavailableError, OSError)

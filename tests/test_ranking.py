@@ -1,0 +1,100 @@
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autogen_persistent_memory import MemoryRecord, RecallPolicy
+from autogen_persistent_memory._ranking import Candidate, frequency, rank, recency
+
+NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
+
+
+def candidate(content: str, similarity: float, *, days: float = 0, **fields: object) -> Candidate:
+    written = NOW - timedelta(days=days)
+    record = MemoryRecord(
+        id=content,
+        namespace="n",
+        content=content,
+        created_at=written,
+        updated_at=written,
+        **fields,  # type: ignore[arg-type]
+    )
+    return Candidate(record, similarity)
+
+
+def order(*candidates: Candidate, limit: int = 5, **options: float) -> list[str]:
+    return [hit.record.content for hit in rank(candidates, now=NOW, policy=RecallPolicy(), limit=limit, **options)]
+
+
+@pytest.mark.parametrize(("days", "expected"), [(0, 0.953), (20, 0.731), (30, 0.5), (40, 0.269), (365, 0.0)])
+def test_recency_is_a_sigmoid_around_thirty_days(days: float, expected: float) -> None:
+    assert recency(timedelta(days=days)) == pytest.approx(expected, abs=0.001)
+
+
+def test_recency_of_ages_beyond_all_reason() -> None:
+    assert recency(timedelta(days=999_999)) == pytest.approx(0)
+    assert recency(-timedelta(days=999_999)) == pytest.approx(1)
+
+
+def test_frequency_grows_with_use_and_stays_below_one() -> None:
+    values = [frequency(uses) for uses in (0, 1, 5, 50, 10_000)]
+    assert values[0] == 0
+    assert values == sorted(values)
+    assert values[-1] < 1
+
+
+def test_the_score_is_the_weighted_sum_of_its_parts() -> None:
+    (hit,) = rank([candidate("x", 0.5, days=30, uses=5)], now=NOW, policy=RecallPolicy(), limit=1)
+    assert (hit.similarity, hit.recency, hit.frequency) == (0.5, 0.5, 0.5)
+    assert hit.score == pytest.approx(0.6 * 0.5 + 0.2 * 0.5 + 0.2 * 0.5)
+    policy = RecallPolicy(similarity_weight=1.0, recency_weight=0.0, frequency_weight=0.0)
+    (hit,) = rank([candidate("x", 0.3, days=1, uses=9)], now=NOW, policy=policy, limit=1)
+    assert hit.score == pytest.approx(0.3)
+
+
+def test_a_fresh_irrelevant_memory_never_displaces_an_old_right_one() -> None:
+    old = candidate("old and right", 0.7, days=400)
+    fresh = [candidate(f"fresh {number}", 0.3, uses=100) for number in range(5)]
+    assert "old and right" in order(old, *fresh, limit=3)
+    assert order(old, *fresh, limit=1) == ["old and right"]
+
+
+def test_recency_and_frequency_decide_between_the_comparably_relevant() -> None:
+    assert order(candidate("old", 0.50, days=300), candidate("new", 0.49), limit=1) == ["new"]
+    assert order(candidate("unused", 0.50), candidate("used", 0.49, uses=20), limit=1) == ["used"]
+
+
+def test_what_is_used_again_is_fresh_again() -> None:
+    used = candidate("used", 0.5, days=300, last_used_at=NOW)
+    assert rank([used], now=NOW, policy=RecallPolicy(), limit=1)[0].recency > 0.9
+
+
+def test_a_preference_comes_before_equally_relevant_chatter() -> None:
+    chatter = candidate("chatter", 0.5, kind="interaction")
+    assert order(chatter, candidate("preference", 0.5, kind="preference")) == ["preference", "chatter"]
+    assert order(chatter, candidate("preference", 0.5, kind="preference"), limit=1) == ["preference"]
+    assert order(candidate("fact", 0.5), candidate("preference", 0.5, kind="preference"))[0] == "preference"
+
+
+def test_only_similarity_lets_a_memory_in() -> None:
+    weak = candidate("weak", 0.1, uses=1000)
+    assert order(weak, candidate("right", 0.4, days=500), min_similarity=0.2) == ["right"]
+
+
+def test_of_two_memories_under_one_key_the_newer_counts() -> None:
+    assert order(candidate("older", 0.9, days=3, key="home"), candidate("newer", 0.8, key="home")) == ["newer"]
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 4000), st.integers(0, 10_000)), max_size=30),
+    st.integers(1, 10),
+)
+def test_scores_are_shares_and_the_list_is_sorted_and_short(rows: list[tuple[float, float, int]], limit: int) -> None:
+    candidates = [
+        candidate(str(number), similarity, days=days, uses=uses) for number, (similarity, days, uses) in enumerate(rows)
+    ]
+    hits = rank(candidates, now=NOW, policy=RecallPolicy(), limit=limit)
+    assert len(hits) == min(limit, len(rows))
+    assert all(0 <= value <= 1 for hit in hits for value in (hit.score, hit.similarity, hit.recency, hit.frequency))
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)

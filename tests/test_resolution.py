@@ -1,0 +1,95 @@
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from itertools import count
+
+from autogen_persistent_memory import MemoryRecord
+from autogen_persistent_memory._resolution import Resolved, resolve
+
+NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
+_ids = count()
+
+
+def record(content: str, *, days: float = 0, **fields: object) -> MemoryRecord:
+    written = NOW - timedelta(days=days)
+    defaults = {"id": f"r{next(_ids)}", "namespace": "n", "created_at": written, "updated_at": written}
+    return MemoryRecord(content=content, **{**defaults, **fields})  # type: ignore[arg-type]
+
+
+def take_in(newcomers: list[MemoryRecord], known: list[MemoryRecord]) -> Resolved:
+    return resolve(newcomers, known, NOW)
+
+
+def test_a_new_statement_stands_beside_what_is_known() -> None:
+    known, new = record("Likes tea"), record("Likes coffee")
+    assert take_in([new], [known]) == Resolved(new=[new], changed=[], outcome=[new])
+
+
+def test_a_restatement_strengthens_what_is_known_and_keeps_its_wording() -> None:
+    known = record("Likes tea", days=9, tags=("drink",), metadata={"a": 1, "b": 1})
+    again = record("likes the tea.", tags=("hot",), metadata={"b": 2}, source="Ann")
+    resolved = take_in([again], [known])
+    assert resolved.new == []
+    (merged,) = resolved.changed
+    assert resolved.outcome == [merged]
+    assert (merged.id, merged.content, merged.created_at) == (known.id, "Likes tea", known.created_at)
+    assert (merged.uses, merged.last_used_at, merged.updated_at) == (1, NOW, again.updated_at)
+    assert (merged.tags, merged.metadata, merged.source) == (("drink", "hot"), {"a": 1, "b": 2}, "Ann")
+
+
+def test_the_same_words_are_different_memories_when_speaker_slot_or_type_differ() -> None:
+    for change in ({"source": "Bob"}, {"key": "other"}, {"mime_type": "text/markdown"}, {"kind": "interaction"}):
+        known = record("I like tea", source="Ann", key="drink")
+        new = replace(known, id="new", **change)
+        assert take_in([new], [known]).new == [new], change
+
+
+def test_interactions_are_never_merged() -> None:
+    first, second = record("ok", kind="interaction"), record("ok", kind="interaction")
+    assert take_in([first, second], []).new == [first, second]
+
+
+def test_restatements_within_one_batch_are_merged_too() -> None:
+    first, second = record("Likes tea"), record("likes tea!")
+    resolved = take_in([first, second], [])
+    assert [one.content for one in resolved.new] == ["Likes tea"]
+    assert [one.id for one in resolved.outcome] == [first.id, first.id]
+    assert resolved.new[0].uses == 1
+
+
+def test_a_sharper_kind_wins_over_plain_fact_and_the_longer_life_over_the_shorter() -> None:
+    fact, temporary = record("Likes tea"), record("Likes tea", kind="temporary", expires_at=NOW + timedelta(days=7))
+    preference = record("Likes tea", kind="preference")
+    assert take_in([preference], [fact]).outcome[0].kind == "preference"
+    assert take_in([fact], [preference]).outcome[0].kind == "preference"
+    for one, other in ((fact, temporary), (temporary, fact)):
+        merged = take_in([other], [one]).outcome[0]
+        assert (merged.kind, merged.expires_at) == ("fact", None)
+
+
+def test_a_newer_statement_under_the_same_key_supersedes_the_older() -> None:
+    old, new = record("Lives in Rome", days=5, key="home"), record("Lives in Oslo", key="home")
+    resolved = take_in([new], [old])
+    assert resolved.new == [new]
+    assert resolved.changed == [replace(old, superseded_by=new.id, superseded_at=new.created_at)]
+
+
+def test_an_older_statement_that_arrives_late_becomes_history() -> None:
+    current, late = record("Lives in Oslo", days=1, key="home"), record("Lives in Rome", days=9, key="home")
+    resolved = take_in([late], [current])
+    assert resolved.changed == []
+    assert resolved.new == [replace(late, superseded_by=current.id, superseded_at=current.created_at)]
+
+
+def test_a_chain_within_one_batch_leaves_one_current() -> None:
+    chain = [record(f"Lives in {town}", key="home") for town in ("Rome", "Oslo", "Rome")]
+    resolved = take_in(chain, [])
+    assert [one.superseded_by for one in resolved.outcome] == [chain[1].id, chain[2].id, None]
+
+
+def test_a_statement_that_gets_a_key_takes_the_slot() -> None:
+    loose, holder = record("Lives in Oslo", days=2), record("Lives in Rome", days=3, key="home")
+    again = record("Lives in Oslo", key="home")
+    resolved = take_in([again], [loose, holder])
+    changed = {one.id: one for one in resolved.changed}
+    assert changed[loose.id].key == "home"
+    assert changed[holder.id].superseded_by == loose.id

@@ -1,0 +1,52 @@
+"""Small stand-ins for what the tests do not test: an embedding by words, a clock that is set by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from datetime import datetime, timedelta, timezone
+
+from autogen_persistent_memory import CallableEmbedding
+
+DIMENSIONS = 128
+
+
+def word_vectors(texts: list[str]) -> list[list[float]]:
+    """A vector for each text in which every word has a direction of its own: texts that share words are similar."""
+    return [_vector(text) for text in texts]
+
+
+async def word_vectors_async(texts: list[str]) -> list[list[float]]:
+    return word_vectors(texts)
+
+
+def short_vectors(texts: list[str]) -> list[list[float]]:
+    """Another space, with fewer dimensions."""
+    return [vector[:16] for vector in word_vectors(texts)]
+
+
+def words(id: str = "toy-words") -> CallableEmbedding:
+    return CallableEmbedding(word_vectors, id=id)
+
+
+def _vector(text: str) -> list[float]:
+    total = [0.0] * DIMENSIONS
+    for word in re.findall(r"\w+", text.casefold()) or [text]:
+        digest = hashlib.shake_256(word.encode("utf-8", "surrogatepass")).digest(DIMENSIONS)
+        total = [sum_ + (byte - 127.5) for sum_, byte in zip(total, digest)]
+    norm = math.sqrt(sum(value * value for value in total))
+    return [value / norm for value in total]
+
+
+class HandClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def move(self, **by: float) -> None:
+        self.now += timedelta(**by)
