@@ -25,6 +25,7 @@ logger = logging.getLogger("autogen_persistent_memory")
 
 _BATCH = 64
 _SAME_AMONG = 5
+_USAGE_DELAY = 1.0
 
 
 class Engine:
@@ -42,6 +43,7 @@ class Engine:
         self._shelves: dict[ShelfName, Shelf] = {}
         self._next_sequence: dict[tuple[ShelfName, str], int] = {}
         self._used: Counter[str] = Counter()
+        self._usage_timer_of: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._swept_at: datetime | None = None
         self.prepared = False
@@ -190,9 +192,17 @@ class Engine:
         return rank(candidates, now=now, policy=self.policy, limit=limit, min_similarity=min_similarity)
 
     def reinforce(self, hits: Iterable[MemoryHit]) -> None:
-        """Count these memories as used. Written after the turn, by one writer, in one batch."""
+        """Count these memories as used. Written a moment after the turn, by one writer, in one batch."""
         self._used.update(hit.record.id for hit in hits)
-        self._in_background(self._write_usage())
+        loop = asyncio.get_running_loop()
+        if self._used and self._usage_timer_of is not loop:
+            self._usage_timer_of = loop
+            loop.call_later(_USAGE_DELAY, self._write_usage_later)
+
+    def _write_usage_later(self) -> None:
+        self._usage_timer_of = None
+        if self._connection is not None:
+            self._in_background(self._write_usage())
 
     async def _write_usage(self) -> None:
         if not self._used:

@@ -73,11 +73,13 @@ def load_minilm(threads: int | None) -> MiniLM:
 
 @cache
 def _load(threads: int) -> MiniLM:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else importing it leaves an id in the home and calls out
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # spinning halves a busy machine's speed
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(_find_weights()), options, providers=["CPUExecutionProvider"])
     return MiniLM(session, _tokenizer())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -192,15 +193,15 @@ class _Folder:
             self._ownership.release()
 
     def describe(self, error: BaseException) -> str:
-        path = self._path
+        path, number = self._path, getattr(error, "errno", None)
         if isinstance(error, (FileExistsError, NotADirectoryError)):
             return f"The store path {path} is not a folder. Choose a folder, or move that file away."
-        if isinstance(error, PermissionError) or "readonly" in str(error).replace("-", ""):
+        if number in (errno.EACCES, errno.EPERM, errno.EROFS) or "readonly database" in str(error):
             return (
                 f"The store folder {path} cannot be written ({error}). Make it writable for this user, choose another "
                 f"path, or set {PATH_VARIABLE}."
             )
-        if getattr(error, "errno", None) == 28 or "disk is full" in str(error) or "No space left" in str(error):
+        if number == errno.ENOSPC or "disk is full" in str(error):
             return f"The disk of {path} is full ({error}). Free some space; what was stored before is still there."
         return (
             f"Chroma cannot use the store folder {path}: {error}. What was stored is still there; if this stays, copy "

@@ -67,7 +67,7 @@ BAD_REMEMBER: list[dict[str, Any]] = [
     {"content": "x", "metadata": {1: 2}},
     {"content": "x", "metadata": {"a": object()}},
     {"content": "x", "metadata": {"a": "\udfff"}},
-    {"content": "x", "at": datetime(2026, 1, 1)},  # noqa: DTZ001
+    {"content": "x", "at": datetime(2026, 1, 1)},
     {"content": "x", "at": "yesterday"},
 ]
 
@@ -103,7 +103,7 @@ BAD_RECALL: list[dict[str, Any]] = [
     {"query": "x", "min_score": 2},
     {"query": "x", "min_score": "high"},
     {"query": "x", "max_tokens": 0},
-    {"query": "x", "at": datetime(2026, 1, 1)},  # noqa: DTZ001
+    {"query": "x", "at": datetime(2026, 1, 1)},
     {"query": "x", "session": ""},
 ]
 
@@ -346,7 +346,7 @@ async def test_forget_must_be_told_what(memory: PersistentMemory) -> None:
         with pytest.raises(ValueError, match="needs to be told what"):
             await memory.forget(**arguments)
     with pytest.raises(ValueError, match="timezone"):
-        await memory.forget(before=datetime(2026, 1, 1))  # noqa: DTZ001
+        await memory.forget(before=datetime(2026, 1, 1))
     with pytest.raises(ValueError, match="blank"):
         await memory.forget(containing="")
 

@@ -10,7 +10,7 @@ from autogen_persistent_memory._records import Selection
 from autogen_persistent_memory._rows import to_metadata, to_record, to_where
 
 WORDS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
-TIMES = st.datetimes(datetime(1900, 1, 1), datetime(9000, 1, 1), timezones=st.just(timezone.utc))  # noqa: DTZ001
+TIMES = st.datetimes(datetime(1900, 1, 1), datetime(9000, 1, 1), timezones=st.just(timezone.utc))
 RECORDS = st.builds(
     MemoryRecord,
     id=st.just("id"),

@@ -1,0 +1,135 @@
+"""AutoGen's declarative components: out as JSON, back as the same thing."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import Team
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.memory import Memory
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from toys import word_vectors, words
+
+from autogen_persistent_memory import (
+    CallableEmbedding,
+    ChromaEmbedding,
+    CloudStore,
+    EmbeddedStore,
+    MiniLMEmbedding,
+    PersistentMemory,
+    ProfileMemory,
+    RecallPolicy,
+    ServerStore,
+    SessionMemory,
+    TemporaryStore,
+)
+
+STORES = [
+    EmbeddedStore("some/folder"),
+    EmbeddedStore(),
+    ServerStore("memory.example", 8443, True, tenant="t", database="d", timeout=3.5, token_env="TOKEN_VARIABLE"),
+    ServerStore(port=9000, headers_env={"X-Key": "KEY_VARIABLE"}),
+    CloudStore("t", "d", api_key_env="MY_KEY"),
+    CloudStore(),
+    TemporaryStore(),
+]
+EMBEDDINGS = [
+    MiniLMEmbedding(2, cache_size=7),
+    ChromaEmbedding("openai", model_name="text-embedding-3-small", api_key_env_var="OPENAI_API_KEY"),
+    words(),
+]
+POLICY = RecallPolicy(
+    limit=3,
+    lifetimes={"context": timedelta(days=1), "x": timedelta(seconds=90)},
+    user_sources=frozenset({"boss", "user"}),
+    guard_words=(),
+    headings={"fact": "Fakten"},
+    query="fixed",
+    placement="system",
+    strict=True,
+)
+MEMORIES = [
+    *(PersistentMemory("prod/ann", session="monday", store=store, policy=POLICY) for store in STORES),
+    *(ProfileMemory("ann", store=TemporaryStore(), embedding=embedding) for embedding in EMBEDDINGS),
+    SessionMemory("ann", "monday", store=TemporaryStore(), policy=POLICY),
+    PersistentMemory("ann", extractor=None, capture=False),
+    PersistentMemory("ann"),
+]
+
+
+def through_json(memory: Memory) -> Any:
+    text = json.dumps(memory.dump_component().model_dump())
+    return Memory.load_component(json.loads(text))
+
+
+@pytest.mark.parametrize("memory", MEMORIES, ids=lambda memory: type(memory).__name__)
+def test_a_memory_survives_json_with_store_scope_embedding_and_policy(memory: Any) -> None:
+    again = through_json(memory)
+    assert type(again) is type(memory)
+    assert again.namespace == memory.namespace
+    assert again._engine.store.config == memory._engine.store.config
+    assert type(again._engine.store) is type(memory._engine.store)
+    assert again._engine.embedding.config == memory._engine.embedding.config
+    assert again._engine.embedding.id == memory._engine.embedding.id
+    assert again.policy == memory.policy
+    assert again.dump_component() == memory.dump_component()
+
+
+def test_scope_is_kept_and_a_session_named_by_time_stays_new() -> None:
+    assert through_json(SessionMemory("ann", "monday")).session == "monday"
+    assert through_json(PersistentMemory("ann", session="monday")).session.session == "monday"
+    unnamed = PersistentMemory("ann")
+    assert through_json(unnamed).session.session != unnamed.session.session
+
+
+async def test_the_same_temporary_store_is_the_same_data() -> None:
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words())
+    await memory.remember("Likes tea")
+    assert await through_json(memory).count() == 1
+    assert await PersistentMemory("ann", store=TemporaryStore(), embedding=words()).count() == 0
+
+
+def test_no_secret_is_in_the_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("TOKEN_VARIABLE", "KEY_VARIABLE", "MY_KEY", "CHROMA_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(variable, "s3cr3t")
+    for memory in MEMORIES:
+        assert "s3cr3t" not in memory.dump_component().model_dump_json()
+
+
+def test_a_function_without_a_name_cannot_be_dumped_and_says_so() -> None:
+    memory = ProfileMemory("ann", embedding=CallableEmbedding(lambda texts: word_vectors(texts), id="lambda"))
+    with pytest.raises(ValueError, match="top of an importable module"):
+        memory.dump_component()
+    good = ProfileMemory("ann", embedding=words()).dump_component()
+    good.config["embedding"]["function"] = "toys:no_such_function"
+    with pytest.raises(ValueError, match="toys:no_such_function"):
+        Memory.load_component(good)
+
+
+def test_an_unknown_field_in_a_configuration_is_refused() -> None:
+    model = ProfileMemory("ann").dump_component()
+    model.config["colour"] = "red"
+    with pytest.raises(ValueError, match="colour"):
+        Memory.load_component(model)
+
+
+async def test_an_agent_and_a_team_are_loaded_with_their_memories() -> None:
+    memory = PersistentMemory("ann", session="s", store=TemporaryStore(), embedding=words())
+    await memory.remember("Likes green tea")
+
+    def an_agent(name: str) -> AssistantAgent:
+        return AssistantAgent(name, model_client=ReplayChatCompletionClient(["ok"] * 5), memory=[memory])
+
+    agent = AssistantAgent.load_component(json.loads(an_agent("solo").dump_component().model_dump_json()))
+    result = await agent.run(task="green tea?")
+    assert any("Likes green tea" in str(message) for message in result.messages)
+
+    team = RoundRobinGroupChat([an_agent("one"), an_agent("two")], termination_condition=MaxMessageTermination(5))
+    loaded = Team.load_component(json.loads(team.dump_component().model_dump_json()))
+    result = await loaded.run(task="green tea?")
+    assert sum(type(message).__name__ == "MemoryQueryEvent" for message in result.messages) == 4

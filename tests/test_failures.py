@@ -1,0 +1,243 @@
+"""Memory in trouble: the agent answers all the same, in time, and the developer is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from conftest import free_port, run_chroma
+from toys import word_vectors, words
+
+from autogen_persistent_memory import (
+    CallableEmbedding,
+    CloudStore,
+    EmbeddedStore,
+    EmbeddingMismatchError,
+    PersistentMemory,
+    RecallPolicy,
+    ServerStore,
+    StoreUnavailableError,
+    TemporaryStore,
+)
+
+SLACK = 1.0
+"""What the agent itself may take beside memory's deadline on a busy machine."""
+
+
+async def answer_time(memory: PersistentMemory) -> float:
+    client = ReplayChatCompletionClient(["Here I am."])
+    agent = AssistantAgent("assistant", model_client=client, memory=[memory])
+    started = time.monotonic()
+    result = await agent.run(task="green tea?")
+    assert result.messages[-1].content == "Here I am."  # type: ignore[union-attr]
+    return time.monotonic() - started
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == level]
+
+
+@pytest.fixture
+def hung_server() -> Iterator[int]:
+    """Accepts connections and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(50)
+        yield listener.getsockname()[1]
+
+
+async def test_a_memory_that_raises(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(texts: list[str]) -> list[list[float]]:
+        raise RuntimeError("boom")
+
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=CallableEmbedding(fail, id="x"))
+    assert await answer_time(memory) < 2 + SLACK
+    (warning,) = warnings_in(caplog)
+    assert "without memory" in warning
+    assert "boom" in warning
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_memory_that_hangs(caplog: pytest.LogCaptureFixture, is_async: bool) -> None:
+    hang = asyncio.Event()
+
+    async def hang_async(texts: list[str]) -> list[list[float]]:
+        try:
+            await hang.wait()
+        except asyncio.CancelledError:
+            await asyncio.wait_for(hang.wait(), 5)  # does not even let itself be cancelled
+        return word_vectors(texts)
+
+    def hang_sync(texts: list[str]) -> list[list[float]]:
+        time.sleep(3)
+        return word_vectors(texts)
+
+    embedding = CallableEmbedding(hang_async if is_async else hang_sync, id="x")
+    policy = RecallPolicy(deadline=0.3)
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=embedding, policy=policy)
+    await memory._engine.connection.open()
+    for _ in range(2):
+        assert await answer_time(memory) < 0.3 + SLACK
+    assert all("did not answer in time" in warning for warning in warnings_in(caplog))
+    assert len(warnings_in(caplog)) == 2
+    hang.set()
+
+
+async def test_a_server_that_hangs(caplog: pytest.LogCaptureFixture, hung_server: int) -> None:
+    policy = RecallPolicy(deadline=0.5)
+    store = ServerStore("127.0.0.1", hung_server, timeout=1)
+    memory = PersistentMemory("ann", store=store, embedding=words(), policy=policy)
+    assert await answer_time(memory) < 0.5 + SLACK
+    assert len(warnings_in(caplog)) == 1
+    started = time.monotonic()
+    with pytest.raises(StoreUnavailableError, match=f"127.0.0.1:{hung_server}.*chroma run"):
+        await memory.remember("Likes tea")
+    assert time.monotonic() - started < 10
+    await memory.close()
+
+
+async def test_a_server_that_is_gone_and_comes_back(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    port = free_port()
+    memory = PersistentMemory("ann", store=ServerStore("127.0.0.1", port), embedding=words())
+    assert await answer_time(memory) < 2 + SLACK
+    (warning,) = warnings_in(caplog)
+    assert f"127.0.0.1:{port}" in warning
+    with pytest.raises(StoreUnavailableError, match="chroma run"):
+        await memory.remember("Likes green tea")
+    server = run_chroma(tmp_path, port)
+    await asyncio.to_thread(server.__enter__)
+    try:
+        await memory.remember("Likes green tea")
+    finally:
+        await asyncio.to_thread(server.__exit__, None, None, None)
+    with pytest.raises(StoreUnavailableError, match="chroma run"):
+        await memory.recall("tea")
+    assert await answer_time(memory) < 2 + SLACK
+    await memory.close()
+
+
+async def test_what_a_developer_must_mend_is_an_error_and_raised_when_strict(caplog: pytest.LogCaptureFixture) -> None:
+    store = TemporaryStore()
+    await PersistentMemory("ann", store=store, embedding=words("old")).remember("Likes tea")
+    memory = PersistentMemory("ann", store=store, embedding=words("new"))
+    await answer_time(memory)
+    assert warnings_in(caplog) == []
+    (error,) = warnings_in(caplog, logging.ERROR)
+    assert "reembed" in error
+    strict = PersistentMemory("ann", store=store, embedding=words("new"), policy=RecallPolicy(strict=True))
+    with pytest.raises(EmbeddingMismatchError, match="reembed"):
+        await answer_time(strict)
+
+
+async def test_strict_does_not_raise_what_may_pass(caplog: pytest.LogCaptureFixture) -> None:
+    store = ServerStore("127.0.0.1", free_port())
+    await answer_time(PersistentMemory("ann", store=store, embedding=words(), policy=RecallPolicy(strict=True)))
+    assert len(warnings_in(caplog)) == 1
+
+
+async def test_a_cold_start_gets_its_own_deadline_but_only_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Slow(CallableEmbedding):
+        async def load(self) -> None:
+            await asyncio.sleep(1)
+
+    policy = RecallPolicy(deadline=0.3, opening_deadline=0.6)
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=Slow(word_vectors, id="x"), policy=policy)
+    assert 0.5 < await answer_time(memory) < 0.6 + SLACK
+    assert await answer_time(memory) < 0.3 + SLACK
+    patient = PersistentMemory("ann", store=TemporaryStore(), embedding=Slow(word_vectors, id="x"))
+    await patient.remember("Likes green tea")
+    caplog.clear()
+    assert await answer_time(patient) > 0.9
+    assert warnings_in(caplog) == []
+
+
+async def test_cancelling_a_run_is_not_swallowed() -> None:
+    async def hang(texts: list[str]) -> list[list[float]]:
+        await asyncio.sleep(60)
+        return []
+
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=CallableEmbedding(hang, id="x"))
+    run = asyncio.ensure_future(answer_time(memory))
+    await asyncio.sleep(0.2)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+
+def test_a_hung_memory_does_not_hold_up_the_end_of_the_program(hung_server: int) -> None:
+    code = f"""
+    import asyncio, time
+    from autogen_core.model_context import UnboundedChatCompletionContext
+    from autogen_core.models import UserMessage
+    from autogen_persistent_memory import *
+    async def main():
+        store = ServerStore("127.0.0.1", {hung_server}, timeout=60)
+        fn = lambda texts: [[1.0, 0.0]] * len(texts)
+        memory = PersistentMemory("a", store=store, embedding=CallableEmbedding(fn, id="x"),
+                                  policy=RecallPolicy(deadline=0.2))
+        await memory.update_context(UnboundedChatCompletionContext([UserMessage(content="hi", source="user")]))
+    asyncio.run(main())
+    """
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=40, capture_output=True)
+    assert time.monotonic() - started < 20
+
+
+async def test_writing_a_thousand_memories_leaves_the_event_loop_responsive(tmp_path: Path) -> None:
+    memory = PersistentMemory("ann", store=EmbeddedStore(tmp_path / "s"), embedding=words())
+    await memory.remember("first")
+    loop = asyncio.get_running_loop()
+    stalls: list[float] = []
+    work = asyncio.ensure_future(memory.remember_many(f"fact number {number}" for number in range(500)))
+    last = loop.time()
+    while not work.done():
+        await asyncio.sleep(0.001)
+        now = loop.time()
+        stalls.append(now - last)
+        last = now
+    stalls.sort()
+    assert stalls[int(len(stalls) * 0.99)] < 0.25
+    await memory.close()
+
+
+@pytest.mark.parametrize("store", [ServerStore(token_env="NOT_SET_42"), CloudStore("t", "d", api_key_env="NOT_SET_42")])
+async def test_a_missing_secret_names_its_variable(store: Any) -> None:
+    memory = PersistentMemory("ann", store=store, embedding=words())
+    with pytest.raises(StoreUnavailableError, match="NOT_SET_42"):
+        await memory.remember("x")
+    await memory.close()
+
+
+async def test_a_server_gets_the_token_and_headers_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    received = bytearray()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.extend(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    monkeypatch.setenv("MY_TOKEN", "t0ken")
+    monkeypatch.setenv("MY_HEADER", "h3ader")
+    store = ServerStore("127.0.0.1", port, token_env="MY_TOKEN", headers_env={"X-Tenant": "MY_HEADER"})
+    memory = PersistentMemory("ann", store=store, embedding=words())
+    with pytest.raises(StoreUnavailableError) as failure:
+        await memory.remember("x")
+    await memory.close()
+    server.close()
+    assert b"authorization: bearer t0ken" in bytes(received).lower()
+    assert b"x-tenant: h3ader" in bytes(received).lower()
+    assert "t0ken" not in str(failure.value)

@@ -1,0 +1,73 @@
+"""The README is true: its code runs, and it names what there is."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+import autogen_persistent_memory
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+async def run(code: str, **names: object) -> dict[str, object]:
+    """Run code that awaits at its top level, as in a notebook."""
+    compiled = compile(code, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    namespace: dict[str, object] = dict(names)
+    outcome = eval(compiled, namespace)
+    if inspect.isawaitable(outcome):
+        await outcome
+    return namespace
+
+
+async def test_the_code_of_the_readme_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(BLOCKS) == 4
+    client = ReplayChatCompletionClient(["TypeScript."])
+    for code in BLOCKS:
+        await run(code, client=client)
+    *_, block, question = client.create_calls[0]["messages"]
+    assert "- Sarah prefers TypeScript (just now)" in block.content
+    assert question.content == "Which language should the example use?"
+    printed = capsys.readouterr().out
+    assert "- Uses PostgreSQL, because of JSONB" in printed
+    assert "{'dark': True}" in printed
+
+
+def test_the_readme_names_every_public_name_once_in_its_table() -> None:
+    table = README[README.index("## Every public name") :]
+    named = re.findall(r"^\| `(\w+)", table, re.MULTILINE)
+    assert sorted(named) == sorted(autogen_persistent_memory.__all__)
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for command in re.findall(r"^make (\w+)", README, re.MULTILINE):
+        assert f"\n{command}:" in makefile
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_demo_remembers_and_says_nothing_that_is_not_ours(home: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "OPENAI_API_KEY"}
+    answer = subprocess.run(
+        [sys.executable, "-W", "default", str(ROOT / "samples" / "demo.py")],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+        check=True,
+    )
+    assert answer.stderr == ""
+    friday = answer.stdout[answer.stdout.index("Process 2") :]
+    assert re.search(r"language.*?\n +injected preference  Sarah prefers TypeScript", friday)
+    assert re.search(r"Mars\?\n +injected nothing", friday)
+    assert list(home.iterdir()) == []
