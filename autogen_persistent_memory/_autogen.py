@@ -13,7 +13,16 @@ from autogen_core.model_context import ChatCompletionContext
 from typing_extensions import Self
 
 from ._block import break_words, paste
-from ._checks import check_count, check_namespace, check_share, check_time, decode_json, encode_json, require_text
+from ._checks import (
+    check_count,
+    check_flag,
+    check_namespace,
+    check_share,
+    check_time,
+    decode_json,
+    encode_json,
+    require_text,
+)
 from ._config import RecallPolicy
 from ._embeddings import Embedding, MiniLMEmbedding
 from ._engine import Engine
@@ -52,7 +61,8 @@ class EngineMemory(Memory):
         self._engine = engine
         self._shelves = tuple(shelves)
         self._only_session = session
-        identity = "\n".join((type(self).__name__, engine.namespace, session or ""))
+        store = engine.store.config.model_dump_json()
+        identity = "\n".join((type(self).__name__, store, engine.namespace, session or ""))
         block_id = hashlib.sha256(identity.encode()).hexdigest()[:12]
         self._turn = Turn(engine, self._shelves, Selection(session=session), block_id)
 
@@ -89,9 +99,7 @@ class EngineMemory(Memory):
             ValueError: A keyword is unknown or its value is no good.
             asyncio.CancelledError: The token was cancelled.
         """
-        unknown = [keyword for keyword in kwargs if keyword not in _QUERY_KEYWORDS]
-        if unknown:
-            raise ValueError(f"query() knows no {', '.join(unknown)}; it takes {', '.join(_QUERY_KEYWORDS)}.")
+        check_keywords(kwargs, "query()")
         text = _stored_form(query)[0] if isinstance(query, MemoryContent) else query
         found = await _cancellable(self._recall(text, **kwargs), cancellation_token)
         return MemoryQueryResult(results=[to_content(hit) for hit in found.hits])
@@ -145,9 +153,16 @@ class EngineMemory(Memory):
             query, self._shelves, limit=limit, selection=selection, at=check_time(at, "at")
         )
         block = paste([hit for hit in hits if hit.score >= least], budget)
-        if reinforce:
+        if check_flag(reinforce, "reinforce"):
             self._engine.reinforce(block.hits)
         return Recall(query=query, hits=block.hits, text=block.text, tokens=block.tokens)
+
+
+def check_keywords(given: Mapping[str, object], what: str) -> None:
+    """Refuse keywords that `recall()` does not take."""
+    unknown = [keyword for keyword in given if keyword not in _QUERY_KEYWORDS]
+    if unknown:
+        raise ValueError(f"{what} knows no {', '.join(unknown)}; it takes {', '.join(_QUERY_KEYWORDS)}.")
 
 
 def to_content(hit: MemoryHit) -> MemoryContent:
@@ -176,6 +191,8 @@ def to_content(hit: MemoryHit) -> MemoryContent:
 
 def _stored_form(content: MemoryContent) -> tuple[str, str]:
     """The text that is stored for a content, and its MIME type."""
+    if not isinstance(content, MemoryContent):
+        raise ValueError(f"Give a MemoryContent, not a {type(content).__name__}.")
     given = content.mime_type
     mime_type = given.value if isinstance(given, MemoryMimeType) else given
     if mime_type not in MIME_TYPES:

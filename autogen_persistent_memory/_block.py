@@ -6,7 +6,6 @@ Stored text is data. It is put on one line each, cannot close its block, and is 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,8 +19,11 @@ NOTHING_FOUND = "No relevant memories found."
 CLOSING = "</memory>"
 WORD_JOINER = "\u2060"
 
-_TAG = re.compile(r"<(?=\s*/?\s*memory)", re.IGNORECASE)
+_TAG = re.compile(r"[<＜﹤](?=\W*m\W*e\W*m\W*o\W*r\W*y)", re.IGNORECASE)  # \W: also what cannot be seen
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CUT_MARK = " …"
+_SHORTEST_CUT = 20
+_LONGEST_TOKEN = 16  # characters; nothing longer can fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,9 @@ def render(hits: Sequence[MemoryHit], *, block_id: str, policy: RecallPolicy, no
             return ""
         lines = [opening_of(block_id), policy.heading]
         for kind in dict.fromkeys(hit.record.kind for hit in chosen):
-            lines.append(f"{policy.headings.get(kind) or kind.capitalize()}:")
+            lines.append(f"{policy.headings.get(kind) or neutral(kind).capitalize()}:")
             lines += [
-                f"{_line(hit)} ({age_in_words(now - hit.record.created_at)})"
+                f"{_line(hit)} ({age_in_words(now - hit.record.updated_at)})"
                 for hit in chosen
                 if hit.record.kind == kind
             ]
@@ -58,29 +60,36 @@ def render(hits: Sequence[MemoryHit], *, block_id: str, policy: RecallPolicy, no
 
 
 def _fit(hits: Sequence[MemoryHit], max_tokens: int | None, compose: Callable[[Sequence[MemoryHit]], str]) -> Block:
+    def fits(chosen: Sequence[MemoryHit]) -> bool:
+        if max_tokens is None:
+            return True
+        if sum(len(hit.record.content) for hit in chosen) > max_tokens * _LONGEST_TOKEN:
+            return False  # without counting a megabyte
+        return count_tokens(compose(chosen)) <= max_tokens
+
     chosen: list[MemoryHit] = []
     for hit in hits:
-        if max_tokens is None or count_tokens(compose([*chosen, hit])) <= max_tokens:
+        if fits([*chosen, hit]):
             chosen.append(hit)
     text = compose(chosen)
     if not chosen and hits and max_tokens is not None:
-        cut = _cut(hits[0], lambda hit: count_tokens(compose([hit])) <= max_tokens)
+        cut = _cut(hits[0], max_tokens * _LONGEST_TOKEN, lambda hit: fits([hit]))
         if cut is not None:
             chosen, text = [hits[0]], compose([cut])
     return Block(text, tuple(chosen), count_tokens(text))
 
 
-def _cut(hit: MemoryHit, fits: Callable[[MemoryHit], bool]) -> MemoryHit | None:
+def _cut(hit: MemoryHit, longest: int, fits: Callable[[MemoryHit], bool]) -> MemoryHit | None:
     """The hit with as much of its content as fits, or None where not even a few words do."""
 
     def shortened(length: int) -> MemoryHit:
         return replace(hit, record=replace(hit.record, content=hit.record.content[:length].rstrip() + _CUT_MARK))
 
-    fitting, too_long = 0, min(len(hit.record.content), 100_000)
+    fitting, too_long = 0, min(len(hit.record.content), longest)
     while too_long - fitting > 1:
         middle = (fitting + too_long) // 2
         fitting, too_long = (middle, too_long) if fits(shortened(middle)) else (fitting, middle)
-    return shortened(fitting) if fitting >= 20 else None
+    return shortened(fitting) if fitting >= _SHORTEST_CUT else None
 
 
 def _line(hit: MemoryHit) -> str:
@@ -91,10 +100,7 @@ def _line(hit: MemoryHit) -> str:
 
 def neutral(text: str) -> str:
     """The text on one line, without control characters, unable to open or close a block."""
-    printable = "".join(
-        character for character in text if character.isspace() or unicodedata.category(character) != "Cc"
-    )
-    return _TAG.sub("‹", " ".join(printable.split()))
+    return _TAG.sub("‹", " ".join(_CONTROL.sub(" ", text).split()))
 
 
 def break_words(text: str, words: Sequence[str]) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ._errors import NamespaceError
 
 MAX_NAME_LENGTH = 512
+MAX_COUNT = 1_000_000
+MAX_LIFETIME = timedelta(days=365_000)
+_EARLIEST, _LATEST = datetime(2, 1, 1), datetime(8000, 1, 1)
 
 
 def require_text(value: object, name: str) -> str:
@@ -34,10 +37,12 @@ def optional_text(value: object, name: str) -> str | None:
     return None if value is None else require_text(value, name)
 
 
-def check_words(value: object, name: str) -> tuple[str, ...] | None:
+def check_words(value: object, name: str, *, may_be_empty: bool = False) -> tuple[str, ...] | None:
     """A list of words without repeats, or None."""
     if value is None:
         return None
+    if value in ([], (), set(), frozenset()) and not may_be_empty:
+        raise ValueError(f"{name} is an empty list, which could mean all or none; leave it out to mean all.")
     if isinstance(value, str) or not isinstance(value, (Sequence, set, frozenset)):
         raise ValueError(f"{name} must be a list of strings, such as {name}=['a', 'b'], not {value!r}.")
     words = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
@@ -55,13 +60,22 @@ def check_time(value: object, name: str) -> datetime | None:
             f"{name}={value.isoformat()} has no timezone, so it could be any of 24 moments. "
             "Use datetime.now(timezone.utc) or .replace(tzinfo=...)."
         )
+    if not _EARLIEST <= value.replace(tzinfo=None) <= _LATEST:
+        raise ValueError(f"{name}={value.isoformat()} is out of range; use a year between 2 and 8000.")
     return value.astimezone(timezone.utc)
+
+
+def check_flag(value: object, name: str) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, not {value!r}.")
+    return value
 
 
 def check_count(value: object, name: str, *, least: int = 1) -> int:
     """A whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_COUNT:
+        raise ValueError(f"{name} must be a whole number from {least} to {MAX_COUNT:,}, not {value!r}.")
     return value
 
 

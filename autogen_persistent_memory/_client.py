@@ -6,14 +6,15 @@ Everything here that talks to Chroma runs in threads of our own. What Chroma rai
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ._errors import EmbeddingMismatchError, PersistentMemoryError, StoreUnavailableError
+from ._errors import EmbeddingMismatchError, PersistentMemoryError, StoreLockedError, StoreUnavailableError
+from ._locks import CrossLoopLock
 from ._threads import DaemonPool, importing
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ _READERS = 8
 
 class ClientSource(Protocol):
     """What knows how to open a client. Its methods block, and are called in threads."""
+
+    @property
+    def local(self) -> bool:
+        """Whether opening it is work of this machine alone."""
 
     @property
     def writers(self) -> int:
@@ -49,14 +54,13 @@ class ClientLine:
     def __init__(self, source: ClientSource) -> None:
         self.source = source
         self._readers = DaemonPool(_READERS, "autogen-memory-read")
-        self._writers = DaemonPool(source.writers, "autogen-memory-write")
-        self._mutex = threading.Lock()
+        self._writers = DaemonPool(source.writers, "autogen-memory-write", finishes=True)
+        self._mutex = threading.Lock()  # never held while anything waits
         self._client: ClientAPI | None = None
-        self._pid = os.getpid()
+        self._opening: Future[ClientAPI] | None = None
         self._users: weakref.WeakSet[object] = weakref.WeakSet()
-        self._locks: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop, weakref.WeakValueDictionary[str, asyncio.Lock]
-        ] = weakref.WeakKeyDictionary()
+        self._locks: weakref.WeakValueDictionary[str, CrossLoopLock] = weakref.WeakValueDictionary()
+        self.counters: dict[tuple[str, ...], int] = {}
 
     async def call(self, use: Callable[[ClientAPI], T], *, writes: bool = False) -> T:
         """Run `use` with the client in a thread.
@@ -67,31 +71,41 @@ class ClientLine:
         pool = self._writers if writes else self._readers
         return await asyncio.get_running_loop().run_in_executor(pool, self._guarded, use)
 
+    async def prepare(self) -> None:
+        """Do the part of opening that is work of this machine alone."""
+        await asyncio.get_running_loop().run_in_executor(self._readers, self._prepare)
+
     async def leave(self, user: object) -> None:
         """One user less; the last one closes the client."""
-        await asyncio.get_running_loop().run_in_executor(self._writers, self._leave, user)
+        with self._mutex:
+            self._users.discard(user)
+            client, self._client = (None, self._client) if self._users else (self._client, None)
+        if client is not None:
+            await asyncio.get_running_loop().run_in_executor(self._writers, self.source.close, client)
 
-    @contextlib.asynccontextmanager
-    async def lock(self, name: str) -> AsyncIterator[None]:
-        """A lock by name, for the tasks of the running event loop."""
-        locks = self._locks.setdefault(asyncio.get_running_loop(), weakref.WeakValueDictionary())
-        lock = locks.get(name)
-        if lock is None:
-            lock = locks[name] = asyncio.Lock()
-        async with lock:
-            yield
+    def lock(self, name: str) -> CrossLoopLock:
+        """A lock by name."""
+        with self._mutex:
+            lock = self._locks.get(name)
+            if lock is None:
+                lock = self._locks[name] = CrossLoopLock()
+            return lock
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a client."""
+        return self._client is not None or self._opening is not None
 
     def join(self, user: object) -> None:
         """One user more, unless it is one already."""
         with self._mutex:
             self._users.add(user)
 
-    def _leave(self, user: object) -> None:
-        with self._mutex:
-            self._users.discard(user)
-            if not self._users and self._client is not None:
-                client, self._client = self._client, None
-                self.source.close(client)
+    def _prepare(self) -> None:
+        if self.source.local:
+            self._guarded(lambda client: None)
+        else:
+            _import_chroma()
 
     def _guarded(self, use: Callable[[ClientAPI], T]) -> T:
         try:
@@ -102,19 +116,53 @@ class ClientLine:
             raise _translated(error, self.source) from error
 
     def _opened(self) -> ClientAPI:
+        """The client. Whoever comes while it is being opened waits for that attempt, and shares its failure."""
+        if _forked_from is not None:
+            raise StoreLockedError(
+                f"This process was forked from process {_forked_from} while that had a Chroma store open, which Chroma "
+                "does not survive. Start processes with multiprocessing's 'spawn' method, or close every memory before "
+                "forking."
+            )
         with self._mutex:
-            if self._pid != os.getpid():  # never use a client, or close it, in a forked child
-                self._pid, self._client = os.getpid(), None
-            if self._client is None:
-                with importing:
-                    import chromadb  # noqa: F401 (what follows imports parts of it)
-                self._client = self.source.open()
-            return self._client
+            if self._client is not None:
+                return self._client
+            attempt, is_mine = self._opening or Future(), self._opening is None
+            self._opening = attempt
+        if is_mine:
+            self._open(attempt)
+        return attempt.result()
+
+    def _open(self, attempt: Future[ClientAPI]) -> None:
+        try:
+            _import_chroma()
+            client = self.source.open()
+        except BaseException as error:
+            with self._mutex:
+                self._opening = None
+            attempt.set_exception(error)
+            return
+        with self._mutex:
+            self._opening, self._client = None, client
+        attempt.set_result(client)
 
 
+_forked_from: int | None = None
 _lines: dict[tuple[str, ...], ClientLine] = {}
 _lines_mutex = threading.Lock()
 _finders = DaemonPool(4, "autogen-memory-open")
+
+
+def _after_fork() -> None:
+    """In a forked child: forget the parent's clients, and remember if there were any, since Chroma's are shared."""
+    global _forked_from, _lines_mutex
+    if any(line.is_open for line in _lines.values()):
+        _forked_from = os.getppid()
+    _lines.clear()
+    _lines_mutex = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 async def join_line(source: ClientSource, user: object) -> ClientLine:
@@ -143,3 +191,8 @@ def _translated(error: BaseException, source: ClientSource) -> BaseException:
     if isinstance(error, Exception) or type(error).__name__ == "PanicException":  # how Chroma's Rust core fails
         return StoreUnavailableError(source.describe(error))
     return error
+
+
+def _import_chroma() -> None:
+    with importing:
+        import chromadb  # noqa: F401 (so that no two threads import it, or numpy below it, at once)

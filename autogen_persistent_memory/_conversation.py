@@ -10,6 +10,7 @@ from autogen_core.models import AssistantMessage, LLMMessage, SystemMessage, Use
 from ._config import RecallPolicy
 
 BLOCK_SOURCE = "memory"
+_QUESTION = re.compile(r"[^.!?\n]*\?")
 _OPENING = re.compile(r'<memory id="([0-9a-f]+)">')
 
 
@@ -51,15 +52,18 @@ def question(messages: Sequence[LLMMessage], policy: RecallPolicy) -> str | None
 
 
 class VisibleText:
-    """What the model can read in these messages anyway."""
+    """What these messages tell the model anyway. A question tells nothing: it wants to be told."""
 
     def __init__(self, messages: Iterable[LLMMessage]) -> None:
-        self._texts = [_plain(text_of(message)) for message in messages]
+        self._texts = [_plain(_QUESTION.sub(" ", text_of(message))) for message in messages]
 
     def shows(self, content: str) -> bool:
-        """Whether that text stands in one of them."""
+        """Whether that text stands in one of them, as whole words."""
         wanted = _plain(content)
-        return any(wanted in text for text in self._texts)
+        if not any(wanted in text for text in self._texts):
+            return False
+        words = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
+        return any(words.search(text) for text in self._texts)
 
 
 def _plain(text: str) -> str:

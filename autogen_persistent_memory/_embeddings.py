@@ -6,9 +6,10 @@ import asyncio
 import importlib
 import inspect
 import json
+import re
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from ._checks import require_text
@@ -55,7 +56,16 @@ class Embedding(ABC):
         Raises:
             PersistentMemoryError: The vectors could not be had, or are not what they should be.
         """
-        return await self._compute(list(texts)) if texts else []
+        if not texts:
+            return []
+        try:
+            return await self._compute(list(texts))
+        except (PersistentMemoryError, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # native code may raise outside Exception
+            raise PersistentMemoryError(
+                f"The embedding {self.id!r} failed: {error!r}. Nothing was stored; see to the embedding and try again."
+            ) from error
 
     async def embed_query(self, text: str) -> Vector:
         """The vector of one text, from the cache if it was asked for lately."""
@@ -115,12 +125,7 @@ class ChromaEmbedding(Embedding):
     """
 
     def __init__(self, name: str, **options: Any) -> None:
-        for option in options:
-            if option.endswith(("api_key", "token", "secret", "password")):
-                raise ValueError(
-                    f"{option} would be written into dumped configurations in plain. Put the value in an environment "
-                    f"variable and name that: {option}_env_var='MY_VARIABLE'."
-                )
+        _refuse_secrets(options)
         self._config = ChromaEmbeddingConfig(name=require_text(name, "name"), options=options)
         shape = {option: value for option, value in options.items() if not option.endswith("_env_var")}
         self.id = f"chroma/{name}" + (f" {json.dumps(shape, sort_keys=True)}" if shape else "")
@@ -136,18 +141,19 @@ class ChromaEmbedding(Embedding):
 
     def _build(self) -> Callable[[list[str]], Vectors]:
         if self._function is None:
-            from chromadb.utils.embedding_functions import known_embedding_functions
+            with importing:
+                from chromadb.utils.embedding_functions import known_embedding_functions
 
             known = known_embedding_functions.get(self._config.name)
             if known is None:
-                raise ValueError(
+                raise _SetupError(
                     f"Chroma knows no embedding function named {self._config.name!r}. "
-                    f"It knows: {', '.join(sorted(known_embedding_functions))}."
+                    f"Use one that it knows: {', '.join(sorted(known_embedding_functions))}."
                 )
             try:
                 function = known.build_from_config(dict(self._config.options))
             except Exception as error:
-                raise PersistentMemoryError(
+                raise _SetupError(
                     f"Chroma's embedding function {self._config.name!r} cannot be set up: {error}. Check its options, "
                     "its environment variables, and that its package is installed."
                 ) from error
@@ -197,6 +203,12 @@ class CallableEmbedding(Embedding):
         return await self._in_thread(lambda: _checked(vectors, len(texts), self.id))
 
 
+class _SetupError(PersistentMemoryError):
+    """An embedding that cannot work as it is configured."""
+
+    needs_developer = True
+
+
 def embedding_from_config(config: EmbeddingConfig) -> Embedding:
     """The embedding that a configuration describes."""
     if isinstance(config, MiniLMEmbeddingConfig):
@@ -210,6 +222,22 @@ def embedding_from_config(config: EmbeddingConfig) -> Embedding:
             "Install or add to sys.path the module that defines it."
         )
     return CallableEmbedding(function, id=config.id)
+
+
+_SECRET_WORDS = {"key", "keys", "token", "secret", "password", "credential", "credentials", "auth", "authorization"}
+_SECRET_WORDS |= {"header", "headers", "bearer"}
+
+
+def _refuse_secrets(options: Mapping[str, Any]) -> None:
+    for option, value in options.items():
+        is_named = bool(_SECRET_WORDS & set(re.split(r"[^a-z]+", option.lower()))) and not option.endswith("_env_var")
+        if is_named or (isinstance(value, str) and re.search(r"://[^/\s]*:[^/\s]*@", value)):
+            raise ValueError(
+                f"{option} may hold a secret, which would be written into dumped configurations in plain. Put the value "
+                "in an environment variable and name that, in most of Chroma's functions as api_key_env_var='VARIABLE'."
+            )
+        if isinstance(value, Mapping):
+            _refuse_secrets(value)
 
 
 def _import(path: str) -> Any:

@@ -13,19 +13,21 @@ from typing import Any
 
 from ._checks import decode_json
 from ._config import RecallPolicy
+from ._deadlines import within
 from ._embeddings import Embedding, Vectors
 from ._errors import PersistentMemoryError
 from ._progress import Progress, progress_of
 from ._ranking import Candidate, rank
 from ._records import JSON, Clock, Draft, MemoryHit, MemoryRecord, Selection
-from ._resolution import resolve
+from ._resolution import newest_of_each_key, resolve
 from ._store import SHELVES, Connection, MemoryStore, Shelf, ShelfName, Values
 
 logger = logging.getLogger("autogen_persistent_memory")
 
 _BATCH = 64
-_SAME_AMONG = 5
-_USAGE_DELAY = 1.0
+_SAME_AMONG = 20
+_HOUSEKEEPING_DELAY = 1.0
+_CLOSING_SECONDS = 10.0
 
 
 class Engine:
@@ -41,9 +43,8 @@ class Engine:
         self.clock = clock
         self._connection: Connection | None = None
         self._shelves: dict[ShelfName, Shelf] = {}
-        self._next_sequence: dict[tuple[ShelfName, str], int] = {}
         self._used: Counter[str] = Counter()
-        self._usage_timer_of: asyncio.AbstractEventLoop | None = None
+        self._timer_of: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._swept_at: datetime | None = None
         self.prepared = False
@@ -59,10 +60,7 @@ class Engine:
 
     async def prepare(self) -> None:
         """Do the slow local part of opening: load the model, and open the store if it is on this machine."""
-        opening = [self.embedding.load()]
-        if self.store.local:
-            opening.append(self.connection.open())
-        await asyncio.gather(*opening)
+        await asyncio.gather(self.embedding.load(), self.connection.prepare())
         self.prepared = True
 
     async def flush(self) -> None:
@@ -79,12 +77,11 @@ class Engine:
         if self._connection is None:
             return
         try:
-            await self.flush()
-        except PersistentMemoryError as error:
-            logger.warning("Memory could not do its housekeeping before closing: %s", error)
+            await within(_CLOSING_SECONDS, self.flush())
+        except (PersistentMemoryError, asyncio.TimeoutError) as error:
+            logger.warning("Memory could not do its housekeeping before closing: %s", error or "it took too long")
         finally:
             connection, self._connection, self._shelves = self._connection, None, {}
-            self._next_sequence.clear()
             self.prepared = False
             await connection.close()
 
@@ -99,31 +96,34 @@ class Engine:
             for start in range(0, len(drafts), _BATCH):
                 batch = drafts[start : start + _BATCH]
                 vectors = await self.embedding.embed([_meaning(draft.content, draft.mime_type) for draft in batch])
-                async with self.connection.lock(self.namespace):
-                    records += await self._store_batch(shelf, batch, vectors)
+                records += await asyncio.shield(self._store_batch(shelf, batch, vectors))
                 done(len(batch))
-        self._sweep_sometimes()
+        self._keep_house_soon()
         return records
 
     async def _store_batch(self, shelf: ShelfName, drafts: Sequence[Draft], vectors: Vectors) -> list[MemoryRecord]:
-        now = self.clock()
-        known = await self._related(shelf, drafts, vectors, now)
-        newcomers = [await self._new_record(shelf, draft, now) for draft in drafts]
-        resolved = resolve(newcomers, known, now)
-        vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
-        await self._shelf(shelf).put(resolved.new, [vector_of[record.id] for record in resolved.new])
-        await self._shelf(shelf).amend(resolved.changed)
-        return resolved.outcome
+        """Store a batch as a whole, even if whoever asked for it is cancelled."""
+        async with self.connection.lock(self.namespace):
+            now = self.clock()
+            known = await self._related(shelf, drafts, vectors, now)
+            newcomers = [await self._new_record(shelf, draft, now) for draft in drafts]
+            resolved = resolve(newcomers, known, now)
+            vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
+            await self._shelf(shelf).put(resolved.new, [vector_of[record.id] for record in resolved.new])
+            await self._shelf(shelf).amend(resolved.changed)
+            return resolved.outcome
 
     async def _related(
         self, shelf: ShelfName, drafts: Sequence[Draft], vectors: Vectors, now: datetime
     ) -> list[MemoryRecord]:
-        """The current records that the drafts might restate or supersede."""
-        believed = Selection(current_at=now, superseded=False)
+        """The records that the drafts might restate or supersede; of a key told late, all there ever was."""
+        believed = Selection(current_at=now)
         mergeable = [vector for draft, vector in zip(drafts, vectors, strict=True) if draft.kind != "interaction"]
+        told_late = any(draft.at is not None for draft in drafts)
+        under_key = Selection() if told_late else believed
         keys = {draft.key for draft in drafts if draft.key is not None}
         near = await self._shelf(shelf).nearest(mergeable, believed, fetch=_SAME_AMONG, enough=1)
-        same_key = await asyncio.gather(*(self._shelf(shelf).select(replace(believed, key=key)) for key in keys))
+        same_key = await asyncio.gather(*(self._shelf(shelf).select(replace(under_key, key=key)) for key in keys))
         return [record for pairs in near for record, _ in pairs] + [record for group in same_key for record in group]
 
     async def _new_record(self, shelf: ShelfName, draft: Draft, now: datetime) -> MemoryRecord:
@@ -149,12 +149,12 @@ class Engine:
         )
 
     async def _sequence(self, shelf: ShelfName, session: str) -> int:
-        if (shelf, session) not in self._next_sequence:
+        counters, name = await self.connection.counters(), (self.namespace, shelf, session)
+        if name not in counters:
             earlier = await self._shelf(shelf).select(Selection(session=session))
-            self._next_sequence[shelf, session] = 1 + max((record.sequence or 0 for record in earlier), default=0)
-        number = self._next_sequence[shelf, session]
-        self._next_sequence[shelf, session] += 1
-        return number
+            counters[name] = max((record.sequence or 0 for record in earlier), default=0)
+        counters[name] += 1
+        return counters[name]
 
     # Recalling
 
@@ -174,7 +174,7 @@ class Engine:
         Those whose content `unless` accepts are passed over.
         """
         now = at or self.clock()
-        believed = replace(selection, current_at=now, superseded=False if at is None else None)
+        believed = replace(selection, current_at=now) if at is None else replace(selection, believed_at=at)
         vector = await self.embedding.embed_query(query)
         found = await asyncio.gather(
             *(
@@ -182,38 +182,34 @@ class Engine:
                 for name in shelves
             )
         )
+        similarity = {record.id: similarity for (near,) in found for record, similarity in near}
         candidates = [
-            Candidate(record, similarity)
-            for (near,) in found
-            for record, similarity in near
+            Candidate(record, similarity[record.id])
+            for record in newest_of_each_key(record for (near,) in found for record, _ in near)
             if unless is None or not unless(record.content)
         ]
-        self._sweep_sometimes()
+        self._keep_house_soon()
         return rank(candidates, now=now, policy=self.policy, limit=limit, min_similarity=min_similarity)
 
     def reinforce(self, hits: Iterable[MemoryHit]) -> None:
         """Count these memories as used. Written a moment after the turn, by one writer, in one batch."""
         self._used.update(hit.record.id for hit in hits)
-        loop = asyncio.get_running_loop()
-        if self._used and self._usage_timer_of is not loop:
-            self._usage_timer_of = loop
-            loop.call_later(_USAGE_DELAY, self._write_usage_later)
-
-    def _write_usage_later(self) -> None:
-        self._usage_timer_of = None
-        if self._connection is not None:
-            self._in_background(self._write_usage())
+        self._keep_house_soon()
 
     async def _write_usage(self) -> None:
         if not self._used:
             return
         async with self.connection.lock(self.namespace):
             used, self._used, now = self._used, Counter(), self.clock()
-            for name in SHELVES:
-                records = await self._shelf(name).get(list(used))
-                await self._shelf(name).touch(
-                    [replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records]
-                )
+            try:
+                for name in SHELVES:
+                    records = await self._shelf(name).get(list(used))
+                    await self._shelf(name).touch(
+                        [replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records]
+                    )
+            except BaseException:
+                self._used.update(used)
+                raise
 
     # Looking up
 
@@ -227,9 +223,10 @@ class Engine:
     ) -> list[MemoryRecord]:
         """The records the selection means, newest first; those no longer current only when history is asked for."""
         if not history:
-            selection = replace(selection, current_at=self.clock(), superseded=False)
+            selection = replace(selection, current_at=self.clock())
         found = await asyncio.gather(*(self._shelf(name).select(selection) for name in shelves))
-        return sorted((record for records in found for record in records), key=_age, reverse=True)
+        records = [record for records in found for record in records]
+        return sorted(records if history else newest_of_each_key(records), key=_time_of, reverse=True)
 
     async def history(self, id_or_key: str, shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
         """A memory and all that it replaced or was replaced by, newest first."""
@@ -246,7 +243,7 @@ class Engine:
                 linked += await self.find([record.superseded_by], shelves)
             unexplored += [other for other in linked if other.id not in chain]
             chain |= {other.id: other for other in linked}
-        return sorted(chain.values(), key=_age, reverse=True)
+        return sorted(chain.values(), key=_time_of, reverse=True)
 
     @property
     def values(self) -> Values:
@@ -273,11 +270,21 @@ class Engine:
         async with self.connection.lock(self.namespace):
             return await self._remove(await self.select(Selection(expired_at=self._swept_at), SHELVES, history=True))
 
-    async def clear(self, shelf: ShelfName) -> None:
-        """Delete all records of a shelf for good."""
+    async def clear_profile(self) -> None:
+        """Delete the profile for good: its records and values."""
         async with self.connection.lock(self.namespace):
-            await self._shelf(shelf).clear()
-            self._next_sequence.clear()
+            await self.values.check()
+            await self._shelf("profile").clear()
+            await self.values.empty("value")
+
+    async def clear(self) -> None:
+        """Delete the whole namespace for good."""
+        async with self.connection.lock(self.namespace):
+            everything: list[Shelf | Values] = [*(self._shelf(name) for name in SHELVES), self.values]
+            for part in everything:
+                await part.check()
+            for part in everything:
+                await part.clear()
 
     async def _remove(self, records: Sequence[MemoryRecord]) -> int:
         ids = [record.id for record in records]
@@ -303,15 +310,27 @@ class Engine:
             self._shelves[name] = self.connection.shelf(self.namespace, name, self.embedding.id)
         return self._shelves[name]
 
-    def _sweep_sometimes(self) -> None:
-        if self._swept_at is None or self.clock() - self._swept_at >= self.policy.sweep_interval:
-            self._swept_at = self.clock()
-            self._in_background(self.sweep())
+    def _keep_house_soon(self) -> None:
+        """Write counters and sweep a moment after the turn, when the agent waits for its model."""
+        loop = asyncio.get_running_loop()
+        if self._timer_of is not loop and (self._used or self._is_time_to_sweep()):
+            self._timer_of = loop
+            loop.call_later(_HOUSEKEEPING_DELAY, self._keep_house)
 
-    def _in_background(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(_logged(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _keep_house(self) -> None:
+        self._timer_of = None
+        if self._connection is not None:
+            task = asyncio.get_running_loop().create_task(_logged(self._housekeeping()))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _housekeeping(self) -> None:
+        await self._write_usage()
+        if self._is_time_to_sweep():
+            await self.sweep()
+
+    def _is_time_to_sweep(self) -> bool:
+        return self._swept_at is None or self.clock() - self._swept_at >= self.policy.sweep_interval
 
 
 async def _logged(work: Coroutine[Any, Any, Any]) -> None:
@@ -324,8 +343,8 @@ async def _logged(work: Coroutine[Any, Any, Any]) -> None:
         logger.exception("Memory failed in its housekeeping; please report this.")
 
 
-def _age(record: MemoryRecord) -> tuple[datetime, int]:
-    return record.created_at, record.sequence or 0
+def _time_of(record: MemoryRecord) -> tuple[datetime, int]:
+    return record.updated_at, record.sequence or 0
 
 
 def _meaning(content: str, mime_type: str) -> str:

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
-_APOSTROPHES = str.maketrans("\u2019\u2018\u02bc\u2032", "''''")
+_APOSTROPHES = str.maketrans("\u2019\u2018\u02bc", "'''")
 _ARTICLES = frozenset({"a", "an", "the"})
-_NOT = re.compile(r"(?:\bcan|n)'t\b")
-# A word keeps what can tell it from another: C++ and C#, 3.5 and 35, -5 and 5, co-op, I'm, @ann, /etc/hosts, 5%.
-_WORD = re.compile(r"[-+@#$€£~/\\]*\w+(?:[-+.'@#:/\\_,&*^=<>]+\w+)*(?:[+#%°]+)?|\S")
+_SHORT_NOT = {"can't": "can not", "won't": "will not", "shan't": "shall not"}
+_FINAL = ".!。！"
+_LONG = 10_000
 
 
 def statement(text: str) -> tuple[str, ...]:
-    """What a text states: equal for texts that differ only in case, articles, spacing and punctuation.
+    """What a text states: equal for texts that differ only in spacing, articles, a final stop and the like.
 
-    Deliberately strict: texts that differ in a number, a name, a negation or any other word are two statements, since
-    a memory merged wrongly is a memory lost.
+    Deliberately strict: texts that differ in a number, a name, a negation or any other word or sign are two
+    statements, since a memory merged wrongly is a memory lost.
     """
-    plain = unicodedata.normalize("NFKC", text).translate(_APOSTROPHES).casefold()
-    expanded = _NOT.sub(lambda match: "can not" if match.group().startswith("can") else " not", plain)
-    words = tuple(word for word in _WORD.findall(expanded) if word not in _ARTICLES and not _is_punctuation(word))
-    asks = ("?",) if plain.rstrip().endswith("?") else ()
-    return words + asks if words else (text,)
+    if len(text) > _LONG:
+        return (text,)
+    words = unicodedata.normalize("NFC", text).translate(_APOSTROPHES).split()
+    if words and words[-1].rstrip(_FINAL)[-1:].isalnum():
+        words[-1] = words[-1].rstrip(_FINAL)
+    words = [word for spelled in words for word in _plain(spelled).split()]
+    if words and words[0].istitle():
+        words[0] = words[0].lower()
+    stated = [
+        word for word, following in zip(words, [*words[1:], ""]) if not (word in _ARTICLES and following.isalpha())
+    ]
+    if stated and stated[0].istitle():  # "The User ..." and "User ..."
+        stated[0] = stated[0].lower()
+    return tuple(stated)
 
 
-def _is_punctuation(word: str) -> bool:
-    return len(word) == 1 and unicodedata.category(word).startswith("P")
+def _plain(word: str) -> str:
+    """A word without the comma or semicolon behind it, and with its "not" spelled out."""
+    if word[-1] in ",;" and word[:-1].isalpha():
+        word = word[:-1]
+    if word.endswith("n't"):
+        return _SHORT_NOT.get(word, f"{word[:-3]} not")
+    return word

@@ -8,7 +8,7 @@ from autogen_core import Component
 from typing_extensions import Self
 
 from ._autogen import make_engine
-from ._checks import check_session
+from ._checks import check_flag, check_session
 from ._config import PersistentMemoryConfig, RecallPolicy
 from ._embeddings import Embedding, embedding_from_config
 from ._profile import ProfileMemory
@@ -57,9 +57,11 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         capture: bool = True,
     ) -> None:
         engine = make_engine(namespace, store, embedding, policy)
+        if extractor not in ("rules", None):
+            raise ValueError(f"extractor must be 'rules' or None, not {extractor!r}.")
         self._given_session = None if session is None else check_session(session)
         self._extractor = extractor
-        self._capture = capture
+        self._capture = check_flag(capture, "capture")
         self._profile = ProfileMemory.on_engine(engine)
         self._session = SessionMemory.on_engine(engine, self._given_session or new_session_name(engine.clock()))
         super().__init__(engine, ["profile", "session"])
@@ -76,9 +78,7 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
 
     async def clear(self) -> None:
         """Delete the whole namespace for good: profile, history, values, and all sessions."""
-        await self._profile.clear()
-        await self._engine.clear("session")
-        await self._engine.values.clear("state")
+        await self._engine.clear()
 
     def _to_config(self) -> PersistentMemoryConfig:
         return PersistentMemoryConfig(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import threading
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -26,6 +27,8 @@ _WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d
 _MAX_TOKENS = 256
 _MAX_CHARACTERS = 32 * _MAX_TOKENS  # what lies beyond cannot be among the first tokens of any real text
 _BATCH = 32
+
+_loading = threading.Lock()
 
 
 class MiniLM:
@@ -67,14 +70,15 @@ def load_minilm(threads: int | None) -> MiniLM:
     Raises:
         PersistentMemoryError: There are no weights on this machine and they cannot be downloaded.
     """
-    with importing:
+    with _loading:
         return _load(threads or min(4, os.cpu_count() or 1))
 
 
 @cache
 def _load(threads: int) -> MiniLM:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else importing it leaves an id in the home and calls out
-    import onnxruntime
+    with importing:
+        import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -124,7 +128,8 @@ def _packaged_weights() -> Path | None:
 
 def _chromas_weights() -> Path:
     """Weights in Chroma's cache; Chroma downloads them, showing its progress, when they are not there yet."""
-    from chromadb.utils.embedding_functions.onnx_mini_lm_l6_v2 import ONNXMiniLM_L6_V2
+    with importing:
+        from chromadb.utils.embedding_functions.onnx_mini_lm_l6_v2 import ONNXMiniLM_L6_V2
 
     function = ONNXMiniLM_L6_V2()
     try:

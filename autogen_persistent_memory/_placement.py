@@ -2,42 +2,62 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autogen_core.model_context import ChatCompletionContext, ChatCompletionContextState
 from autogen_core.models import FunctionExecutionResultMessage, LLMMessage, SystemMessage, UserMessage
 
 from ._conversation import BLOCK_SOURCE, block_id_of, text_of
-from ._threads import DaemonPool, run_without_loop
+from ._errors import PersistentMemoryError
+from ._threads import in_thread, run_without_loop
 
-_pool = DaemonPool(4, "autogen-memory-context")
 
-
-async def place_block(context: ChatCompletionContext, block_id: str, text: str, *, system: bool = False) -> bool:
+async def place_block(
+    context: ChatCompletionContext, block_id: str, text: str, shown: Sequence[LLMMessage], *, system: bool = False
+) -> bool:
     """Replace the block of that id by this text, or remove it if the text is empty; whether the model now sees it.
 
-    The block goes right before the last message, else (where the context's window does not show it there, or it would
-    push the last message out) to the head, else nowhere. With `system` it goes to the head as a system message.
+    The block goes right before the last message, else to the head; with `system` as a system message to the head, else
+    right before the last message; else nowhere. It must be visible there, and must not push the last message or
+    another memory's block out of the context's window.
+
+    Args:
+        context: The model context.
+        block_id: Which block.
+        text: Its new text.
+        shown: What the context shows now.
+        system: Whether it should be a system message.
     """
-    saved, messages = await _save(context)
-    conversation = [message for message in messages if block_id_of(message) != block_id]
-    if text:
-        block = SystemMessage(content=text) if system else UserMessage(content=text, source=BLOCK_SOURCE)
-        must_show: list[LLMMessage] = [block]
-        if conversation and _shows(await context.get_messages(), conversation[-1]):
-            must_show.append(conversation[-1])
-        head = _after_head(conversation)
-        for position in [head] if system else dict.fromkeys((_before_last(conversation), head)):
-            placed = [*conversation[:position], block, *conversation[position:]]
-            await _load(context, saved, messages, placed)
-            messages = placed
+    state = await _State.of(context)
+    conversation = [entry for entry in state.entries if block_id_of(entry.message) != block_id]
+    messages = [entry.message for entry in conversation]
+    must_stay = [message for message in messages if block_id_of(message)] + messages[-1:]
+    must_stay = [message for message in must_stay if _shows(shown, message)]
+    placed = state.entries
+    try:
+        for block, position in _choices(messages, text, system):
+            before, placed = placed, [*conversation[:position], _Entry(block, block), *conversation[position:]]
+            await state.load(context, before, placed)
             shown = await context.get_messages()
-            if all(_shows(shown, message) for message in must_show):
+            if all(_shows(shown, message) for message in (block, *must_stay)):
                 return True
-    await _load(context, saved, messages, conversation)
+    except BaseException:
+        await state.load(context, placed, conversation)
+        raise
+    await state.load(context, placed, conversation)
     return False
+
+
+def _choices(messages: Sequence[LLMMessage], text: str, system: bool) -> list[tuple[LLMMessage, int]]:
+    """The block and its place, in the order in which to try them."""
+    if not text:
+        return []
+    block = UserMessage(content=text, source=BLOCK_SOURCE)
+    if system:
+        return [(SystemMessage(content=text), _after_head(messages)), (block, _before_last(messages))]
+    return [(block, position) for position in dict.fromkeys((_before_last(messages), _after_head(messages)))]
 
 
 def _before_last(messages: Sequence[LLMMessage]) -> int:
@@ -64,34 +84,70 @@ def _shows(shown: Sequence[LLMMessage], wanted: LLMMessage) -> bool:
     )
 
 
-async def _save(context: ChatCompletionContext) -> tuple[Mapping[str, Any], list[LLMMessage]]:
-    """The state of the whole context, of which `get_messages()` may show only a part, and its messages.
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A message of a context, and the form in which the context takes it back."""
 
-    Serialising images takes long. AutoGen's own contexts wait for nothing while saving, so they are saved in a
-    thread; others on the loop, where they belong.
-    """
-    if type(context).save_state is ChatCompletionContext.save_state:
-        return await asyncio.get_running_loop().run_in_executor(
-            _pool, lambda: _parsed(run_without_loop(context.save_state()))
-        )
-    return _parsed(await context.save_state())
+    message: LLMMessage
+    raw: Any
 
 
-def _parsed(saved: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[LLMMessage]]:
-    return saved, ChatCompletionContextState.model_validate({"messages": saved["messages"]}).messages
+class _State:
+    """All of a context, of which `get_messages()` may show only a part."""
+
+    def __init__(self, entries: list[_Entry], saved: Mapping[str, Any]) -> None:
+        self.entries = entries
+        self._saved = saved
+
+    @classmethod
+    async def of(cls, context: ChatCompletionContext) -> _State:
+        """The state of a context.
+
+        What AutoGen's own contexts save are their messages and nothing else, so the messages themselves will do; to
+        serialise them would cost up to a second an image, every turn. A context that saves in its own way is saved its
+        own way, in a thread if it holds images and does not wait for anything.
+        """
+        messages: list[LLMMessage] = list(getattr(context, "_messages", ()))
+        if _is_plain(context):
+            return cls([_Entry(message, message) for message in messages], {})
+        saved = await _saved(context, has_images=any(isinstance(message.content, list) for message in messages))
+        if not isinstance(saved.get("messages"), list):
+            raise PersistentMemoryError(
+                f"A {type(context).__name__} saves no 'messages', so no memories can be put among them. Let its "
+                "save_state() and load_state() keep that key."
+            )
+        return cls([_Entry(_without_images(raw), raw) for raw in saved["messages"]], saved)
+
+    async def load(self, context: ChatCompletionContext, before: list[_Entry], after: list[_Entry]) -> None:
+        """Give the context these messages, unless it has them already."""
+        if before == after:
+            return
+        if _is_plain(context):
+            await context.load_state({"messages": [entry.raw for entry in after]})
+        else:
+            raw = [entry.raw if isinstance(entry.raw, dict) else entry.raw.model_dump() for entry in after]
+            await context.load_state({**self._saved, "messages": raw})
 
 
-async def _load(
-    context: ChatCompletionContext, saved: Mapping[str, Any], before: list[LLMMessage], after: list[LLMMessage]
-) -> None:
-    """Give the context these messages, unless it has them already.
+def _is_plain(context: ChatCompletionContext) -> bool:
+    kind = type(context)
+    return (
+        kind.save_state is ChatCompletionContext.save_state
+        and kind.load_state is ChatCompletionContext.load_state
+        and isinstance(getattr(context, "_messages", None), list)
+    )
 
-    Always on the loop and in one step: a thread that is late could undo what the agent did meanwhile. AutoGen's own
-    contexts take message objects as they are, so it is cheap.
-    """
-    if before == after:
-        return
-    if type(context).load_state is ChatCompletionContext.load_state:
-        await context.load_state({"messages": after})
-    else:
-        await context.load_state({**saved, "messages": [message.model_dump() for message in after]})
+
+async def _saved(context: ChatCompletionContext, *, has_images: bool) -> Mapping[str, Any]:
+    if has_images:
+        try:
+            return await in_thread(lambda: run_without_loop(context.save_state()))
+        except RuntimeError:  # it does wait for something
+            pass
+    return await context.save_state()
+
+
+def _without_images(raw: dict[str, Any]) -> LLMMessage:
+    if raw.get("type") == "UserMessage" and isinstance(raw.get("content"), list):
+        raw = {**raw, "content": [part for part in raw["content"] if isinstance(part, str)]}
+    return ChatCompletionContextState.model_validate({"messages": [raw]}).messages[0]

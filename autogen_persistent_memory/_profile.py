@@ -54,8 +54,7 @@ class ProfileMemory(RememberingMemory, Component[ProfileMemoryConfig]):
 
     async def clear(self) -> None:
         """Delete the profile for good: its memories, their history, and its values."""
-        await self._engine.clear("profile")
-        await self._engine.values.clear("value")
+        await self._engine.clear_profile()
 
     def _to_config(self) -> ProfileMemoryConfig:
         return ProfileMemoryConfig(

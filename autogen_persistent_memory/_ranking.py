@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -45,7 +45,7 @@ def rank(
     those that are comparably similar. Confidence then orders them.
     """
     hits = [_score(candidate, now, policy) for candidate in candidates]
-    relevant = [hit for hit in _newest_of_each_key(hits) if hit.similarity >= min_similarity]
+    relevant = [hit for hit in hits if hit.similarity >= min_similarity]
     admitted = sorted(relevant, key=_relevance, reverse=True)[:limit]
     return sorted(admitted, key=lambda hit: (hit.score + hit.kind_bonus, hit.record.created_at), reverse=True)
 
@@ -73,13 +73,3 @@ def _score(candidate: Candidate, now: datetime, policy: RecallPolicy) -> MemoryH
 
 def _relevance(hit: MemoryHit) -> float:
     return hit.similarity + _COMPARABLE * (hit.recency + hit.frequency) / 2 + hit.kind_bonus
-
-
-def _newest_of_each_key(hits: Sequence[MemoryHit]) -> list[MemoryHit]:
-    """One memory for each key: should a crash have left two current ones, the newer statement wins."""
-    newest: dict[tuple[str, str], MemoryHit] = {}
-    for hit in hits:
-        key = ("key", hit.record.key) if hit.record.key else ("id", hit.record.id)
-        if key not in newest or hit.record.created_at > newest[key].record.created_at:
-            newest[key] = hit
-    return list(newest.values())

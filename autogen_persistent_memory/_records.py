@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, get_args
 
-from ._checks import check_session, check_time, check_words, decode_json, encode_json, optional_text, require_text
+from ._checks import (
+    MAX_LIFETIME,
+    check_flag,
+    check_session,
+    check_time,
+    check_words,
+    decode_json,
+    encode_json,
+    optional_text,
+    require_text,
+)
 
 Origin = Literal["user", "agent", "tool", "extractor", "application"]
 """Who put a memory there: the user's or an agent's own words, a tool call, an extractor, or your code."""
@@ -56,12 +66,16 @@ class MemoryRecord:
     mime_type: str = TEXT
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    def is_current(self, at: datetime) -> bool:
+    def is_current(self, now: datetime) -> bool:
+        """Whether this memory counts now: not superseded, not expired."""
+        return self.superseded_by is None and (self.expires_at is None or self.expires_at > now)
+
+    def was_current(self, then: datetime) -> bool:
         """Whether this memory was believed at that time: written, not yet superseded, not yet expired."""
         return (
-            self.created_at <= at
-            and (self.superseded_at is None or self.superseded_at > at)
-            and (self.expires_at is None or self.expires_at > at)
+            self.created_at <= then
+            and (self.superseded_at is None or self.superseded_at > then)
+            and (self.expires_at is None or self.expires_at > then)
         )
 
 
@@ -132,8 +146,9 @@ class Selection:
     expired_at: datetime | None = None
     """Expired by this time."""
     current_at: datetime | None = None
-    """Believed at this time."""
-    superseded: bool | None = None
+    """Not superseded, and not expired at this time, which is now."""
+    believed_at: datetime | None = None
+    """Believed at this time, which is past."""
 
     def matches(self, record: MemoryRecord) -> bool:
         """Whether the record is one of those meant."""
@@ -147,7 +162,7 @@ class Selection:
             and (self.before is None or record.created_at < self.before)
             and (self.expired_at is None or (record.expires_at is not None and record.expires_at <= self.expired_at))
             and (self.current_at is None or record.is_current(self.current_at))
-            and (self.superseded is None or (record.superseded_by is not None) == self.superseded)
+            and (self.believed_at is None or record.was_current(self.believed_at))
         )
 
 
@@ -171,10 +186,8 @@ def draft(
     Raises:
         ValueError: What is wrong with which argument.
     """
-    if ttl is not None and not (isinstance(ttl, timedelta) and ttl > timedelta(0)):
-        raise ValueError(f"ttl must be a positive timedelta, not {ttl!r}.")
-    if not isinstance(pinned, bool):
-        raise ValueError(f"pinned must be True or False, not {pinned!r}.")
+    if ttl is not None and not (isinstance(ttl, timedelta) and timedelta(0) < ttl <= MAX_LIFETIME):
+        raise ValueError(f"ttl must be a timedelta above 0 and up to {MAX_LIFETIME.days:,} days, not {ttl!r}.")
     if metadata is not None and not isinstance(metadata, Mapping):
         raise ValueError(f"metadata must be a mapping, not {type(metadata).__name__}.")
     if origin not in get_args(Origin):
@@ -182,9 +195,9 @@ def draft(
     return Draft(
         content=require_text(content, "content"),
         kind=require_text(kind, "kind"),
-        tags=check_words(tags, "tags") or (),
+        tags=check_words(tags, "tags", may_be_empty=True) or (),
         ttl=ttl,
-        pinned=pinned,
+        pinned=check_flag(pinned, "pinned"),
         key=optional_text(key, "key"),
         source=optional_text(source, "source"),
         session=None if session is None else check_session(session),

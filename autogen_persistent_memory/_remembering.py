@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from ._autogen import EngineMemory
+from ._autogen import EngineMemory, check_keywords
 from ._checks import check_count, decode_json, encode_json, optional_text, require_text
 from ._progress import Progress
 from ._records import MemoryRecord, Recall, draft, select
 from ._store import ShelfName
+from ._threads import in_thread
 
 _DRAFT_KEYWORDS = ("content", "kind", "tags", "ttl", "pinned", "key", "source", "session", "metadata", "at")
 
@@ -83,6 +83,8 @@ class RememberingMemory(EngineMemory):
             items: The memories. All are checked before the first is stored.
             progress: True for a progress bar, or a function that is given (done, total).
         """
+        if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable):
+            raise ValueError(f"remember_many() takes a list of memories, not one {type(items).__name__}.")
         drafts = []
         for number, item in enumerate(items):
             fields = {"content": item} if isinstance(item, str) else item
@@ -144,7 +146,9 @@ class RememberingMemory(EngineMemory):
 
     async def recall_many(self, queries: Sequence[str], **filters: Any) -> list[Recall]:
         """Several recalls at once, concurrently; takes the keywords of `recall()`."""
-        inspect.signature(self.recall).bind("", **filters)
+        check_keywords(filters, "recall_many()")
+        if isinstance(queries, str) or not isinstance(queries, Sequence):
+            raise ValueError(f"recall_many() takes a list of queries, not one {type(queries).__name__}.")
         return list(await asyncio.gather(*(self.recall(query, **filters) for query in queries)))
 
     async def context(self, query: str) -> str:
@@ -230,12 +234,13 @@ class RememberingMemory(EngineMemory):
         if value is None:
             await self._engine.values.remove("value", name)
         else:
-            await self._engine.values.put("value", name, encode_json(value, "value"))
+            text = await in_thread(lambda: encode_json(value, "value"))
+            await self._engine.values.put("value", name, text)
 
     async def get(self, key: str, default: Any = None) -> Any:
         """The value under a key, or the default."""
         text = await self._engine.values.get("value", require_text(key, "key"))
-        return default if text is None else decode_json(text)
+        return default if text is None else await in_thread(lambda: decode_json(text))
 
     async def delete(self, key: str) -> bool:
         """Delete the value under a key; whether there was one."""
@@ -248,17 +253,14 @@ class RememberingMemory(EngineMemory):
     async def values(self) -> dict[str, Any]:
         """All values by key: the whole profile in one call."""
         stored = await self._engine.values.all("value")
-        return {key: decode_json(stored[key]) for key in sorted(stored)}
+        return await in_thread(lambda: {key: decode_json(stored[key]) for key in sorted(stored)})
 
     async def reembed(self, *, progress: Progress = True) -> int:
         """Make all vectors of the namespace anew with this memory's embedding; how many.
 
-        This is how to go on after an `EmbeddingMismatchError`. Interrupted, it leaves everything as it was.
+        This is how to go on after an `EmbeddingMismatchError`. If it is interrupted nothing is lost: run it again.
 
         Args:
             progress: True for a progress bar on a terminal, or a function that is given (done, total).
         """
         return await self._engine.reembed(progress)
-
-    async def _clear_values(self) -> None:
-        await self._engine.values.clear("value")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 
+from ._checks import decode_json
 from ._lexical import statement
-from ._records import MemoryRecord
+from ._records import JSON, MemoryRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +25,15 @@ class Resolved:
 
 
 def resolve(newcomers: Sequence[MemoryRecord], known: Iterable[MemoryRecord], now: datetime) -> Resolved:
-    """Take in newcomers, in order, beside the current records that might say the same or have the same key."""
+    """Take in newcomers, in order, beside the known records that might say the same or have the same key."""
     before = {record.id: record for record in known}
     after = dict(before)
     saying: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     for record in before.values():
-        saying[statement(record.content)].append(record.id)
+        saying[_stated(record)].append(record.id)
     outcome: list[str] = []
     for newcomer in newcomers:
-        said = statement(newcomer.content)
+        said = _stated(newcomer)
         restated = next((after[id] for id in saying[said] if _is_restated(after[id], newcomer)), None)
         if restated is None:
             record = newcomer
@@ -40,13 +42,29 @@ def resolve(newcomers: Sequence[MemoryRecord], known: Iterable[MemoryRecord], no
             record = _merged(restated, newcomer, now)
         after[record.id] = record
         if record.key is not None:
-            after.update((other.id, other) for other in _superseded(record.key, after.values()))
+            after.update((other.id, other) for other in _linked(record.key, after.values()))
         outcome.append(record.id)
     return Resolved(
         new=[record for id, record in after.items() if id not in before],
         changed=[record for id, record in after.items() if id in before and record != before[id]],
         outcome=[after[id] for id in outcome],
     )
+
+
+def newest_of_each_key(records: Iterable[MemoryRecord]) -> list[MemoryRecord]:
+    """One record for each key: should a crash have left two current ones, the newer statement counts."""
+    newest: dict[tuple[str, str], MemoryRecord] = {}
+    for record in records:
+        slot = ("id", record.id) if record.key is None else ("key", record.key)
+        if slot not in newest or record.created_at > newest[slot].created_at:
+            newest[slot] = record
+    return list(newest.values())
+
+
+def _stated(record: MemoryRecord) -> tuple[str, ...]:
+    if record.mime_type == JSON:
+        return (json.dumps(decode_json(record.content), sort_keys=True),)
+    return statement(record.content)
 
 
 def _is_restated(known: MemoryRecord, newcomer: MemoryRecord) -> bool:
@@ -65,31 +83,36 @@ def _agree(one: str | None, other: str | None) -> bool:
 
 
 def _merged(known: MemoryRecord, again: MemoryRecord, now: datetime) -> MemoryRecord:
-    """The known record, stated again: what is new in the restatement is kept, its wording is not."""
+    """The known record, stated again. Its wording stays; where both say something else of it, the later one counts."""
+    older, later = sorted((known, again), key=lambda record: record.updated_at)
     pinned = known.pinned or again.pinned
     lasting = pinned or known.expires_at is None or again.expires_at is None
     outlived = known.expires_at is not None and (again.expires_at is None or again.expires_at > known.expires_at)
     sharper = known.kind == "fact" and again.expires_at is None
+    in_session = later if later.session is not None else older
     return replace(
         known,
         kind=again.kind if outlived or sharper else known.kind,
         key=known.key or again.key,
         source=known.source or again.source,
+        session=in_session.session,
+        sequence=in_session.sequence,
         tags=tuple(dict.fromkeys((*known.tags, *again.tags))),
-        metadata={**known.metadata, **again.metadata},
+        metadata={**older.metadata, **later.metadata},
         pinned=pinned,
         expires_at=None if lasting else max(filter(None, (known.expires_at, again.expires_at))),
-        updated_at=max(known.updated_at, again.updated_at),
+        created_at=min(known.created_at, again.created_at),
+        updated_at=later.updated_at,
         uses=known.uses + 1,
         last_used_at=now,
     )
 
 
-def _superseded(key: str, records: Iterable[MemoryRecord]) -> list[MemoryRecord]:
-    """All but the newest statement under a key, marked as replaced by the next one."""
-    chain = [record for record in records if record.key == key and record.superseded_by is None]
+def _linked(key: str, records: Iterable[MemoryRecord]) -> list[MemoryRecord]:
+    """The statements under a key, each but the newest marked as superseded by the next one."""
+    chain = [record for record in records if record.key == key]
     chain.sort(key=lambda record: record.updated_at)  # stable: of two equally old ones the later newcomer wins
     return [
-        replace(older, superseded_by=newer.id, superseded_at=max(newer.created_at, older.created_at))
+        replace(older, superseded_by=newer.id, superseded_at=max(newer.updated_at, older.created_at))
         for older, newer in pairwise(chain)
     ]

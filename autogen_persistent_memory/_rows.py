@@ -97,7 +97,7 @@ def to_where(selection: Selection, *, thorough: bool = True) -> Metadata | None:
         clauses.append({"superseded_by": selection.superseded_by})
     if selection.expired_at is not None:
         clauses.append({"expires_at": {"$lte": _to_microseconds(selection.expired_at)}})
-    if selection.superseded is False and thorough:
+    if selection.current_at is not None and thorough:
         clauses.append({"superseded": {"$ne": True}})
     if not clauses:
         return None

@@ -18,6 +18,7 @@ from ._errors import PersistentMemoryError
 from ._records import Draft, MemoryRecord, Selection, draft
 from ._store import MemoryStore
 from ._stores import store_from_config
+from ._threads import in_thread
 
 
 class Resumable(Protocol):
@@ -89,13 +90,14 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         """The messages of the conversation, oldest first; with a limit the last so many."""
         count = None if limit is None else check_count(limit, "limit")
         newest_first = await self._engine.select(Selection(session=self._session), ["session"])
-        in_order = sorted(newest_first, key=lambda record: (record.sequence or 0, record.created_at))
+        in_order = sorted(newest_first, key=lambda record: (record.created_at, record.sequence or 0))
         return in_order if count is None else in_order[-count:]
 
     async def save(self, team_or_agent: Resumable) -> None:
         """Save the state of a team or an agent, so that `load()` can go on with it in another process."""
         state = await team_or_agent.save_state()
-        await self._engine.values.put("state", self._session, encode_json(dict(state), "the state"))
+        text = await in_thread(lambda: encode_json(dict(state), "the state"))
+        await self._engine.values.put("state", self._session, text)
 
     async def load(self, team_or_agent: Resumable) -> bool:
         """Restore the state saved last into a team or agent built the same way; whether there was one.
@@ -107,7 +109,7 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         if text is None:
             return False
         try:
-            await team_or_agent.load_state(decode_json(text))
+            await team_or_agent.load_state(await in_thread(lambda: decode_json(text)))
         except Exception as error:
             raise PersistentMemoryError(
                 f"The state saved in session {self._session!r} does not fit this {type(team_or_agent).__name__}: "

@@ -53,6 +53,13 @@ class Shelf(Protocol):
     async def remove(self, ids: Sequence[str]) -> int:
         """Delete these records for good; how many there were."""
 
+    async def check(self) -> None:
+        """Make sure that this version may change what is there.
+
+        Raises:
+            SchemaVersionError: A newer one wrote it.
+        """
+
     async def clear(self) -> None:
         """Delete all records for good."""
 
@@ -71,6 +78,9 @@ class Shelf(Protocol):
 class Values(Protocol):
     """Named pieces of JSON text of one namespace, of any size, in separate spaces."""
 
+    async def check(self) -> None:
+        """As `Shelf.check`."""
+
     async def put(self, space: Space, name: str, text: str) -> None:
         """Store a text under a name, replacing what was there."""
 
@@ -83,15 +93,18 @@ class Values(Protocol):
     async def remove(self, space: Space, name: str) -> bool:
         """Delete the text of that name; whether there was one."""
 
-    async def clear(self, space: Space) -> None:
+    async def empty(self, space: Space) -> None:
         """Delete everything in a space."""
+
+    async def clear(self) -> None:
+        """Delete everything in every space."""
 
 
 class Connection(Protocol):
     """An open line to a store."""
 
-    async def open(self) -> None:
-        """Open now what would otherwise be opened on first use."""
+    async def prepare(self) -> None:
+        """Do now the part of opening that is slow the first time and work of this machine alone."""
 
     def shelf(self, namespace: str, name: ShelfName, embedding_id: str) -> Shelf:
         """A shelf of a namespace, whose vectors are made by the embedding of that id."""
@@ -103,7 +116,10 @@ class Connection(Protocol):
         """Every namespace that holds anything."""
 
     def lock(self, namespace: str) -> AbstractAsyncContextManager[None]:
-        """Keeps the writers of this process to a namespace from interleaving (only those of the same event loop)."""
+        """Keeps the writers of this process to a namespace from interleaving."""
+
+    async def counters(self) -> dict[tuple[str, ...], int]:
+        """Numbers that all memories of this process on this store share. Change them only under the lock."""
 
     async def close(self) -> None:
         """Let go of the store. A second time does nothing."""
@@ -111,10 +127,6 @@ class Connection(Protocol):
 
 class MemoryStore(Protocol):
     """Where memories live."""
-
-    @property
-    def local(self) -> bool:
-        """Whether opening it is work of this machine alone, and so may take `policy.opening_deadline`."""
 
     @property
     def config(self) -> StoreConfig:

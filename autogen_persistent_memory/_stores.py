@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._checks import require_text
+from ._checks import optional_text, require_text
 from ._chroma import ChromaConnection
 from ._config import CloudStoreConfig, EmbeddedStoreConfig, ServerStoreConfig, StoreConfig, TemporaryStoreConfig
 from ._errors import StoreUnavailableError
@@ -34,14 +35,14 @@ class EmbeddedStore:
             `~/.autogen_memory`.
     """
 
-    local = True
-
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self.config = EmbeddedStoreConfig(path=None if path is None else require_text(os.fspath(path), "path"))
+        given = os.fspath(path) if isinstance(path, os.PathLike) else path
+        self.config = EmbeddedStoreConfig(path=optional_text(given, "path"))
+        self._folder = _Folder(self.config.path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
 
     def connect(self) -> ChromaConnection:
         """A connection to it. Does nothing yet."""
-        return ChromaConnection(_Folder(self.config.path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH))
+        return ChromaConnection(self._folder)
 
 
 class ServerStore:
@@ -60,8 +61,6 @@ class ServerStore:
         token_env: The environment variable that holds a token, sent as `Authorization: Bearer <token>`.
         headers_env: Further headers, each with the environment variable that holds its value.
     """
-
-    local = False
 
     def __init__(
         self,
@@ -103,8 +102,6 @@ class CloudStore:
         timeout: Seconds after which a call that is not answered fails.
     """
 
-    local = False
-
     def __init__(
         self,
         tenant: str | None = None,
@@ -136,8 +133,6 @@ class TemporaryStore:
         id: Stores of the same id in the same process are the same store. By default a new one.
     """
 
-    local = True
-
     def __init__(self, id: str | None = None) -> None:
         self.config = TemporaryStoreConfig(id=secrets.token_hex(8) if id is None else require_text(id, "id"))
 
@@ -160,18 +155,20 @@ def store_from_config(config: StoreConfig) -> MemoryStore:
 class _Folder:
     """Opens Chroma on a folder, which it takes for this process."""
 
+    local = True
     writers = 1
 
     def __init__(self, path: str) -> None:
         self._given = path
         self._ownership: Ownership | None = None
 
-    @property
+    @cached_property
     def _path(self) -> Path:
-        return Path(self._given).expanduser()
+        """The folder, found once, lest a later chdir make it another."""
+        return Path(os.path.realpath(os.path.expanduser(self._given)))
 
     def identity(self) -> tuple[str, ...]:
-        return "embedded", os.path.realpath(self._path)
+        return "embedded", str(self._path)
 
     def open(self) -> ClientAPI:
         import chromadb
@@ -180,7 +177,7 @@ class _Folder:
         ownership = Ownership(self._path)
         ownership.take()
         try:
-            client = chromadb.PersistentClient(os.path.realpath(self._path), settings=_settings())
+            client = chromadb.PersistentClient(str(self._path), settings=_settings())
         except BaseException:
             ownership.release()
             raise
@@ -204,18 +201,20 @@ class _Folder:
         if number == errno.ENOSPC or "disk is full" in str(error):
             return f"The disk of {path} is full ({error}). Free some space; what was stored before is still there."
         return (
-            f"Chroma cannot use the store folder {path}: {error}. What was stored is still there; if this stays, copy "
-            "the folder before doing anything else."
+            f"Chroma cannot use the store folder {path}: {error}. Check that the disk is not full and that nothing else "
+            "has changed the folder; copy it before you try to repair it."
         )
 
 
 class _Server:
     """Opens a client to a Chroma server, every call of which has a timeout."""
 
+    local = False
     writers = 8
 
     def __init__(self, config: ServerStoreConfig) -> None:
         self._config = config
+        self._sessions: list[Any] = []
 
     def identity(self) -> tuple[str, ...]:
         return "server", self._config.model_dump_json()
@@ -230,16 +229,22 @@ class _Server:
         if config.token_env:
             headers["Authorization"] = f"Bearer {_from_environment(config.token_env, 'token')}"
 
+        sessions = self._sessions = list[Any]()
+
         class TimedClient(Client):  # type: ignore[misc]
             """Sets a timeout on its HTTP sessions, which Chroma gives none, before either is used."""
 
             def get_user_identity(self) -> Any:
-                _set_timeout(self._server, config.timeout)
+                limit(self._server)
                 return super().get_user_identity()
 
             def _validate_tenant_database(self, tenant: str, database: str) -> None:
-                _set_timeout(self._admin_client._server, config.timeout)
+                limit(self._admin_client._server)
                 super()._validate_tenant_database(tenant, database)
+
+        def limit(server: Any) -> None:
+            server._session.timeout = config.timeout
+            sessions.append(server._session)
 
         settings = _settings(
             chroma_api_impl="chromadb.api.fastapi.FastAPI",
@@ -248,12 +253,20 @@ class _Server:
             chroma_server_ssl_enabled=config.ssl,
             chroma_server_headers=headers,
         )
-        return TimedClient(tenant=config.tenant, database=config.database, settings=settings)
+        try:
+            return TimedClient(tenant=config.tenant, database=config.database, settings=settings)
+        except BaseException:
+            self._close_sessions()
+            raise
 
     def close(self, client: ClientAPI) -> None:
-        for server in (client._server, client._admin_client._server):  # Chroma leaves their connections open
-            server._session.close()
         client.close()
+        self._close_sessions()
+
+    def _close_sessions(self) -> None:
+        """Close the connections, which Chroma leaves open."""
+        for session in self._sessions:
+            session.close()
 
     def describe(self, error: BaseException) -> str:
         where = f"{'https' if self._config.ssl else 'http'}://{self._config.host}:{self._config.port}"
@@ -268,6 +281,7 @@ class _Server:
 class _Ram:
     """Gives each id a database of its own in Chroma's one in-memory instance, which lives as long as the process."""
 
+    local = True
     writers = 1
 
     def __init__(self, id: str) -> None:
@@ -302,10 +316,6 @@ def _settings(**values: Any) -> Settings:
     from chromadb.config import Settings
 
     return Settings(anonymized_telemetry=False, **values)
-
-
-def _set_timeout(server: Any, seconds: float) -> None:
-    server._session.timeout = seconds
 
 
 def _from_environment(variable: str, what: str) -> str:

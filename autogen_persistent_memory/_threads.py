@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import queue
@@ -29,14 +30,16 @@ class DaemonPool(Executor):
     """An executor of at most `size` threads that come when needed and leave when idle.
 
     `concurrent.futures.ThreadPoolExecutor` joins its threads when the interpreter exits, so one call hung on a dead
-    server would hang the user's program; here what still runs at exit gets a few seconds and is then left behind.
+    server would hang the user's program. Here what still runs at exit is left behind; only a pool that `finishes` is
+    given a few seconds.
     """
 
-    def __init__(self, size: int, name: str) -> None:
+    def __init__(self, size: int, name: str, *, finishes: bool = False) -> None:
         self._size = size
         self._name = name
         self._start_afresh()
-        _pools.add(self)
+        if finishes:
+            _finishing.add(self)
 
     def _start_afresh(self) -> None:
         self._pid = os.getpid()
@@ -71,6 +74,8 @@ class DaemonPool(Executor):
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(call())
+                except StopIteration as error:  # which no future can carry
+                    future.set_exception(RuntimeError(f"The call raised {error!r}."))
                 except BaseException as error:  # native code may raise outside Exception; it belongs to the caller
                     future.set_exception(error)
             del future, call
@@ -82,15 +87,23 @@ class DaemonPool(Executor):
         return self._pid == os.getpid() and self._unfinished > 0
 
 
-_pools: weakref.WeakSet[DaemonPool] = weakref.WeakSet()
+_finishing: weakref.WeakSet[DaemonPool] = weakref.WeakSet()
 
 
 @atexit.register
 def _let_calls_end() -> None:
-    """A write under way when the program ends deserves a moment; a hung call does not deserve more."""
+    """A write under way when the program ends deserves a moment; one that hangs does not deserve more."""
     until = time.monotonic() + _EXIT_SECONDS
-    while time.monotonic() < until and any(pool.is_busy() for pool in list(_pools)):
+    while time.monotonic() < until and any(pool.is_busy() for pool in list(_finishing)):
         time.sleep(0.01)
+
+
+_work = DaemonPool(4, "autogen-memory-work")
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """The result of a call that would hold up the event loop."""
+    return await asyncio.get_running_loop().run_in_executor(_work, call)
 
 
 def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 import threading
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,45 +22,52 @@ if TYPE_CHECKING:
 _ENCODING = "cl100k_base"
 _CACHE_KEY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # under which tiktoken caches that encoding
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_COSTS = (
+    (0x20, 1.0),
+    (0x21, 0.0),  # a space belongs to the word behind it
+    (0x80, 1.0),  # digits and punctuation
+    (0x370, 1.6),  # accented Latin letters, which also break up the word around them
+    (0x530, 1.0),  # Greek, Cyrillic
+    (0x5C0, 2.2),  # Armenian
+    (0x700, 1.3),  # Hebrew, Arabic
+    (0xE00, 2.0),  # Indic scripts
+    (0xF00, 1.3),  # Thai, Lao
+    (0x2000, 3.0),  # scripts the encoding hardly knows
+    (0x10000, 1.5),  # Chinese, Japanese, Korean, symbols
+    (0x110000, 3.0),  # emoji
+)
+_LONG = 50_000
 _loaded: list[Encoding] = []
 
 
 def count_tokens(text: str) -> int:
-    """The number of tokens in the text."""
+    """The number of tokens in the text; of a very long one as many as its beginning promises."""
     _start_loading()
-    if _loaded:
-        return len(_loaded[0].encode(text, disallowed_special=()))
-    return estimate_tokens(text)
+    start = text[:_LONG]
+    counted = len(_loaded[0].encode(start, disallowed_special=())) if _loaded else estimate_tokens(start)
+    return counted if len(text) <= _LONG else math.ceil(counted * len(text) / _LONG)
 
 
 def estimate_tokens(text: str) -> int:
     """An estimate that errs on the high side, so that a budget it guards is kept.
 
-    Counted by what a byte-pair encoding of mostly English text does: short lower-case words are one token, long ones
-    one for four letters, capitals and random strings one for two; punctuation and digits one a character; other
-    scripts from one to three a character.
+    Made to lie above what cl100k_base counts for nineteen of twenty English texts (by a quarter in the middle), and near
+    it for other languages: words of up to five letters are one token, longer ones one for every three to four letters,
+    capitals one for two, digits and punctuation one a character, letters of other scripts from one to three.
     """
     words = sum(_word_cost(word) for word in _WORD.findall(text))
-    rest = _WORD.sub("", text)
-    return math.ceil(words + sum(_character_cost(ord(character)) for character in rest))
+    rest = Counter(_WORD.sub("", text))
+    return math.ceil(words + sum(_character_cost(ord(character)) * count for character, count in rest.items()))
 
 
 def _word_cost(word: str) -> int:
     if word.isupper():
         return math.ceil(len(word) / 2)
-    return 1 if len(word) <= 6 else math.ceil(len(word) / 4)
+    return 1 if len(word) <= 5 else math.ceil(len(word) / 3.5)
 
 
 def _character_cost(code: int) -> float:
-    if code == 0x20:
-        return 0
-    if code < 0x900:  # ASCII, Latin, Greek, Cyrillic, Hebrew, Arabic
-        return 1
-    if code < 0x2E80:  # Indic and other scripts the encoding knows little of, symbols
-        return 2
-    if code < 0x10000:  # Chinese, Japanese, Korean
-        return 1.3
-    return 3  # emoji
+    return next(cost for end, cost in _COSTS if code < end)
 
 
 @cache
@@ -68,9 +76,9 @@ def _start_loading() -> None:
 
 
 def _cached_file() -> Path:
-    folder = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
-    cache_folder = Path(folder) if folder else Path(tempfile.gettempdir()) / "data-gym-cache"
-    return cache_folder / _CACHE_KEY
+    default = Path(tempfile.gettempdir()) / "data-gym-cache"
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", default))
+    return Path(folder or os.devnull) / _CACHE_KEY  # set but empty means no cache
 
 
 def _load() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import LLMMessage
 
 from ._block import Block, render
 from ._conversation import VisibleText, block_id_of, question
+from ._deadlines import within
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._placement import place_block
@@ -18,8 +19,6 @@ from ._records import MemoryHit, Selection
 from ._store import ShelfName
 
 logger = logging.getLogger("autogen_persistent_memory")
-
-T = TypeVar("T")
 
 
 class Turn:
@@ -33,31 +32,22 @@ class Turn:
         self._opening_since: float | None = None
 
     async def update(self, context: ChatCompletionContext) -> Sequence[MemoryHit]:
-        """Bring the block up to date; the memories it now holds. In trouble: log it, hold nothing, let the agent go on.
+        """Bring the block up to date; the memories it now holds. In trouble: log it, and let the agent go on without.
 
         Raises:
             PersistentMemoryError: Only under `policy.strict`, and only what a developer has to mend.
         """
-        policy = self._engine.policy
         try:
-            return await self._update(context)
-        except PersistentMemoryError as error:
-            if error.needs_developer:
-                logger.error("The agent goes on without memory until this is mended: %s", error)
-                if policy.strict:
-                    raise
-            else:
-                logger.warning("The agent goes on without memory this turn: %s", error)
-        except asyncio.TimeoutError:
-            logger.warning(
-                "The agent goes on without memory this turn: memory did not answer in time (policy.deadline is %g s, "
-                "policy.opening_deadline %g s).",
-                policy.deadline,
-                policy.opening_deadline,
-            )
+            hits = await self._update(context)
         except Exception as error:
-            logger.warning("The agent goes on without memory this turn: %r", error, exc_info=True)
-        return ()
+            self._log(error)
+            await self._take_back(context)
+            if self._engine.policy.strict and isinstance(error, PersistentMemoryError) and error.needs_developer:
+                raise
+            return ()
+        if hits:
+            self._engine.reinforce(hits)
+        return hits
 
     async def block(self, query: str, visible: VisibleText | None = None) -> Block:
         """The block for a query: what is relevant enough and not visible already, within the budget."""
@@ -75,25 +65,19 @@ class Turn:
 
     async def _update(self, context: ChatCompletionContext) -> Sequence[MemoryHit]:
         policy = self._engine.policy
-        messages = await context.get_messages()
+        messages = await within(policy.deadline, context.get_messages())
         query = question(messages, policy)
-        if query is None:
+        block = None if query is None else await self._recall(query, messages)
+        if (block is None or not block.text) and not self._shows_block(messages):
             return ()
-        others = [message for message in messages if block_id_of(message) != self._block_id]
-        has_block = len(others) < len(messages)
+        text, hits = (block.text, block.hits) if block else ("", ())
+        shown = await place_block(context, self._block_id, text, messages, system=policy.placement == "system")
+        return hits if shown else ()
+
+    async def _recall(self, query: str, messages: Sequence[LLMMessage]) -> Block:
         await self._prepare()
-
-        async def refresh() -> Sequence[MemoryHit]:
-            block = await self.block(query, VisibleText(others))
-            if not block.text and not has_block:
-                return ()
-            shown = await place_block(context, self._block_id, block.text, system=policy.placement == "system")
-            return block.hits if shown else ()
-
-        hits = await within(policy.deadline, refresh())
-        if hits:
-            self._engine.reinforce(hits)
-        return hits
+        others = [message for message in messages if block_id_of(message) != self._block_id]
+        return await within(self._engine.policy.deadline, self.block(query, VisibleText(others)))
 
     async def _prepare(self) -> None:
         """Wait for the slow first opening, longer than for anything else, but only once."""
@@ -107,20 +91,29 @@ class Turn:
         await within(max(left, policy.deadline), self._engine.prepare())
         self._opening_since = None
 
+    async def _take_back(self, context: ChatCompletionContext) -> None:
+        """Remove the block of the turn before: what it says may have been superseded or forgotten since."""
+        try:
+            messages = await context.get_messages()
+            if self._shows_block(messages):
+                await place_block(context, self._block_id, "", messages)
+        except Exception as error:
+            logger.warning("The memories of the turn before stay in the context, since it fails: %r", error)
 
-async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of the work, if it is there in time. Unlike `asyncio.wait_for`, does not wait for it to be cancelled.
+    def _shows_block(self, messages: Sequence[LLMMessage]) -> bool:
+        return any(block_id_of(message) == self._block_id for message in messages)
 
-    Raises:
-        asyncio.TimeoutError: It is not.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=seconds)
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
-    if not done:
-        task.cancel()
-        raise asyncio.TimeoutError
-    return task.result()
+    def _log(self, error: Exception) -> None:
+        policy = self._engine.policy
+        if isinstance(error, PersistentMemoryError):
+            level = logging.ERROR if error.needs_developer else logging.WARNING
+            logger.log(level, "The agent goes on without memory: %s", error)
+        elif isinstance(error, asyncio.TimeoutError):
+            logger.warning(
+                "The agent goes on without memory: it did not answer in time (policy.deadline is %g s, "
+                "policy.opening_deadline %g s).",
+                policy.deadline,
+                policy.opening_deadline,
+            )
+        else:
+            logger.warning("The agent goes on without memory: %r", error, exc_info=error)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +129,7 @@ BAD_ANSWERS = [
     [["a"], ["b"]],
     None,
     [1.0, 2.0],
+    [[1e300], [1.0]],
 ]
 
 
@@ -143,10 +145,27 @@ async def test_a_chroma_embedding_is_found_by_name_and_takes_no_secret() -> None
     assert embedding.id == 'chroma/openai {"model_name": "text-embedding-3-small"}'
     with pytest.raises(PersistentMemoryError, match="openai"):
         await embedding.embed(["a"])
-    with pytest.raises(ValueError, match="knows no embedding function named 'nonsense'"):
+    with pytest.raises(PersistentMemoryError, match="knows no embedding function named 'nonsense'") as failure:
         await ChromaEmbedding("nonsense").embed(["a"])
+    assert failure.value.needs_developer
+
+
+SECRETS: list[dict[str, object]] = [
+    {"api_key": "sk"},
+    {"API_KEY": "sk"},
+    {"api_keys": ["sk"]},
+    {"aws_secret_access_key": "sk"},
+    {"default_headers": {"Authorization": "Bearer sk"}},
+    {"nested": {"token": "sk"}},
+    {"api_base": "https://user:pw@host"},
+]
+
+
+@pytest.mark.parametrize("options", SECRETS, ids=str)
+def test_a_secret_in_the_options_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="environment variable"):
-        ChromaEmbedding("openai", api_key="sk-secret")
+        ChromaEmbedding("openai", **options)
+    ChromaEmbedding("openai", max_tokens=5, api_base="https://host:8080/v1", api_key_env_var="KEY")
 
 
 async def test_a_chroma_embedding_computes_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +216,7 @@ async def test_reembedding_that_was_interrupted_leaves_the_old_vectors_or_the_ne
         return short_vectors(texts)
 
     new = PersistentMemory("ann", store=store, embedding=CallableEmbedding(failing, id="short"))
-    with pytest.raises(RuntimeError, match="interrupted"):
+    with pytest.raises(PersistentMemoryError, match="interrupted"):
         await new.reembed(progress=False)
     assert await old.count() == 150
     assert await new.reembed(progress=False) == 150
@@ -244,3 +263,27 @@ def test_the_shipped_vocabulary_is_the_whole_of_berts() -> None:
     data = (Path(autogen_persistent_memory.__file__).parent / "_data" / "minilm-vocab.txt").read_bytes()
     assert data.count(b"\n") == 30522
     assert hashlib.sha256(data).hexdigest() == "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+
+
+async def test_what_another_process_writes_during_reembedding_is_kept() -> None:
+    store = TemporaryStore()
+    old = PersistentMemory("ann", store=store, embedding=words())
+    records = await old.remember_many(f"fact number {number}" for number in range(150))
+    meddled = False
+
+    async def meddling(texts: list[str]) -> list[list[float]]:
+        nonlocal meddled
+        if not meddled:
+            meddled = True
+            shelf = old._engine._shelf("profile")  # beneath the lock, as another process would
+            await shelf.remove([record.id for record in records[:50]])
+            (vector,) = word_vectors(["told meanwhile"])
+            await shelf.put([replace(records[0], id="new", content="told meanwhile")], [vector])
+            await shelf.amend([replace(records[100], kind="preference")])
+        return short_vectors(texts)
+
+    new = PersistentMemory("ann", store=store, embedding=CallableEmbedding(meddling, id="short"))
+    await new.reembed(progress=False)
+    left = {record.content: record.kind for record in await new.records(limit=1000)}
+    assert set(left) == {f"fact number {number}" for number in range(50, 150)} | {"told meanwhile"}
+    assert left["fact number 100"] == "preference"

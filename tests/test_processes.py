@@ -169,7 +169,7 @@ async def test_a_full_disk_is_explained_and_what_was_stored_stays(small_disk: Pa
     path = small_disk / "store"
     async with PersistentMemory("ann", store=EmbeddedStore(path), embedding=words()) as memory:
         await memory.remember("Likes tea")
-        big = (f"{number} " + "filler " * 20_000 for number in range(100))
+        big = (f"{number} " + "x" * 100_000 for number in range(60))
         with pytest.raises(StoreUnavailableError, match=str(path)):
             await memory.remember_many(big)
     await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,size=200m", str(small_disk)], check=True)

@@ -82,10 +82,6 @@ def test_only_similarity_lets_a_memory_in() -> None:
     assert order(weak, candidate("right", 0.4, days=500), min_similarity=0.2) == ["right"]
 
 
-def test_of_two_memories_under_one_key_the_newer_counts() -> None:
-    assert order(candidate("older", 0.9, days=3, key="home"), candidate("newer", 0.8, key="home")) == ["newer"]
-
-
 @given(
     st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 4000), st.integers(0, 10_000)), max_size=30),
     st.integers(1, 10),

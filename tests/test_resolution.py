@@ -2,8 +2,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import count
 
+import pytest
+
 from autogen_persistent_memory import MemoryRecord
-from autogen_persistent_memory._resolution import Resolved, resolve
+from autogen_persistent_memory._resolution import Resolved, newest_of_each_key, resolve
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 _ids = count()
@@ -25,8 +27,8 @@ def test_a_new_statement_stands_beside_what_is_known() -> None:
 
 
 def test_a_restatement_strengthens_what_is_known_and_keeps_its_wording() -> None:
-    known = record("Likes tea", days=9, tags=("drink",), metadata={"a": 1, "b": 1})
-    again = record("likes the tea.", tags=("hot",), metadata={"b": 2}, source="Ann")
+    known = record("Likes tea", days=9, tags=("drink",), metadata={"a": 1, "b": 1}, session="s1", sequence=3)
+    again = record("likes the tea.", tags=("hot",), metadata={"b": 2}, source="Ann", session="s2", sequence=1)
     resolved = take_in([again], [known])
     assert resolved.new == []
     (merged,) = resolved.changed
@@ -34,6 +36,29 @@ def test_a_restatement_strengthens_what_is_known_and_keeps_its_wording() -> None
     assert (merged.id, merged.content, merged.created_at) == (known.id, "Likes tea", known.created_at)
     assert (merged.uses, merged.last_used_at, merged.updated_at) == (1, NOW, again.updated_at)
     assert (merged.tags, merged.metadata, merged.source) == (("drink", "hot"), {"a": 1, "b": 2}, "Ann")
+    assert (merged.session, merged.sequence) == ("s2", 1)
+
+
+def test_an_older_statement_of_the_same_only_makes_it_older() -> None:
+    known = record("Likes tea", days=1, metadata={"a": "later"}, session="s2")
+    merged = take_in([record("Likes tea", days=9, metadata={"a": "earlier"}, session="s1")], [known]).outcome[0]
+    assert (merged.created_at, merged.updated_at) == (NOW - timedelta(days=9), known.updated_at)
+    assert (merged.metadata, merged.session) == ({"a": "later"}, "s2")
+
+
+JSON_PAIRS = [
+    ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}', True),
+    ('{"id": "A"}', '{"id": "a"}', False),
+    ('{"a": 1}', '{"a": "1"}', False),
+    ('{"v": []}', '{"v": {}}', False),
+    ('{"t": "the who"}', '{"t": "who"}', False),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "same"), JSON_PAIRS)
+def test_json_is_the_same_only_if_it_is_equal(one: str, other: str, same: bool) -> None:
+    known, new = record(one, mime_type="application/json"), record(other, mime_type="application/json")
+    assert (take_in([new], [known]).new == []) == same
 
 
 def test_the_same_words_are_different_memories_when_speaker_slot_or_type_differ() -> None:
@@ -84,6 +109,21 @@ def test_a_chain_within_one_batch_leaves_one_current() -> None:
     chain = [record(f"Lives in {town}", key="home") for town in ("Rome", "Oslo", "Rome")]
     resolved = take_in(chain, [])
     assert [one.superseded_by for one in resolved.outcome] == [chain[1].id, chain[2].id, None]
+
+
+def test_a_statement_told_late_is_linked_into_the_middle_of_its_history() -> None:
+    rome, oslo = record("Lives in Rome", days=9, key="home"), record("Lives in Oslo", days=1, key="home")
+    (rome,) = take_in([oslo], [rome]).changed
+    late = record("Lives in Bonn", days=5, key="home")
+    resolved = take_in([late], [rome, oslo])
+    assert resolved.changed == [replace(rome, superseded_by=late.id, superseded_at=late.created_at)]
+    assert resolved.new == [replace(late, superseded_by=oslo.id, superseded_at=oslo.created_at)]
+
+
+def test_of_two_current_records_under_one_key_the_newer_counts() -> None:
+    older, newer, other = record("Lives in Rome", days=5, key="home"), record("Lives in Oslo", key="home"), record("x")
+    assert newest_of_each_key([older, newer, other]) == [newer, other]
+    assert newest_of_each_key([newer, other, older]) == [newer, other]
 
 
 def test_a_statement_that_gets_a_key_takes_the_slot() -> None:

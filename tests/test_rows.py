@@ -53,11 +53,11 @@ def test_a_row_is_what_chroma_can_store(record: MemoryRecord) -> None:
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 FILTERS = [
     (Selection(), None),
-    (Selection(current_at=NOW), None),
+    (Selection(believed_at=NOW), None),
     (Selection(kinds=("a", "b")), {"kind": {"$in": ["a", "b"]}}),
     (Selection(tags=("x",)), {"tags": {"$contains": "x"}}),
     (Selection(session="s", key="k"), {"$and": [{"session": "s"}, {"key": "k"}]}),
-    (Selection(superseded=False), {"superseded": {"$ne": True}}),
+    (Selection(current_at=NOW), {"superseded": {"$ne": True}}),
     (Selection(expired_at=NOW), {"expires_at": {"$lte": 1767225600000000}}),
 ]
 

@@ -1,0 +1,136 @@
+"""A namespace's collection in Chroma: found lazily, checked for what wrote it, found again when somebody dropped it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ._errors import EmbeddingMismatchError, SchemaVersionError
+from ._rows import SCHEMA_VERSION, Metadata, collection_metadata, collection_name
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+    from chromadb.api.models.Collection import Collection
+
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """Runs a function with the Chroma client, in a thread."""
+
+    async def __call__(self, use: Callable[[ClientAPI], T], *, writes: bool = False) -> T:
+        """The result of `use(client)`."""
+
+
+class NamespaceCollection:
+    """The collection for one shelf of a namespace. Those in cosine space, and they say what wrote them."""
+
+    def __init__(self, call: Caller, namespace: str, shelf: str, embedding_id: str) -> None:
+        self._call = call
+        self._namespace = namespace
+        self._identity = collection_metadata(namespace, shelf, embedding_id)
+        self._name = collection_name(namespace, shelf)
+        self._rebuilt_name = f"{self._name}.rebuilt"
+        self._found: Collection | None = None
+
+    async def read(self, use: Callable[[Collection], T], default: T) -> T:
+        """Use the collection if there is one, else answer the default."""
+        return await self._call(lambda client: self._use(client, use, default))
+
+    async def write(self, use: Callable[[Collection], T]) -> T:
+        """Use the collection, creating it if need be."""
+        return await self._call(lambda client: self._use(client, use), writes=True)
+
+    async def change(self, use: Callable[[Collection], T], default: T) -> T:
+        """Use the collection to change what is there; where nothing is, answer the default."""
+        return await self._call(lambda client: self._use(client, use, default), writes=True)
+
+    async def check(self) -> None:
+        """Make sure that this version may change what is there.
+
+        Raises:
+            SchemaVersionError: A newer one wrote it.
+        """
+        await self._call(self._find)
+
+    async def clear(self) -> None:
+        """Delete the collection and everything in it, dead vectors included."""
+        await self._call(self._drop, writes=True)
+
+    def _drop(self, client: ClientAPI) -> None:
+        self._find(client)
+        self._found = None
+        for name in (self._name, self._rebuilt_name):
+            if get_collection(client, name) is not None:
+                client.delete_collection(name)
+
+    def _use(self, client: ClientAPI, use: Callable[[Collection], T], *default: T) -> T:
+        from chromadb.errors import NotFoundError
+
+        while True:
+            known = self._found is not None
+            collection = self._find(client) or (None if default else self._create(client, self._name, self._identity))
+            if collection is None:
+                return default[0]
+            self._check_embedding(collection)
+            self._found = collection
+            try:
+                return use(collection)
+            except NotFoundError:
+                self._found = None
+                if not known:
+                    raise
+
+    def _find(self, client: ClientAPI) -> Collection | None:
+        if self._found is not None:
+            return self._found
+        found = get_collection(client, self._name)
+        if found is None:
+            rebuilt = get_collection(client, self._rebuilt_name)
+            if rebuilt is not None and not (rebuilt.metadata or {}).get("apm_unfinished"):
+                rebuilt.modify(name=self._name)  # a rebuild was interrupted just before its last step
+                found = rebuilt
+        if found is not None:
+            self._check_schema(found)
+        return found
+
+    def _create(self, client: ClientAPI, name: str, metadata: Metadata) -> Collection:
+        return client.get_or_create_collection(
+            name, configuration={"hnsw": {"space": "cosine"}}, metadata=metadata, embedding_function=None
+        )
+
+    def _check_schema(self, collection: Collection) -> None:
+        schema: Any = (collection.metadata or {}).get("apm_schema")
+        if not isinstance(schema, int) or schema > SCHEMA_VERSION:
+            raise SchemaVersionError(
+                f"The memories of {self._namespace!r} were written with schema {schema}; this version of "
+                f"autogen-persistent-memory reads up to {SCHEMA_VERSION}. Nothing was changed. Upgrade it with: "
+                "pip install --upgrade autogen-persistent-memory"
+            )
+
+    def _check_embedding(self, collection: Collection) -> None:
+        stored, ours = (collection.metadata or {}).get("apm_embedding"), self._identity["apm_embedding"]
+        if stored != ours:
+            raise EmbeddingMismatchError(
+                f"The memories of {self._namespace!r} were embedded with {stored!r}, this memory uses {ours!r}; their "
+                "vectors cannot be compared. Nothing was changed. Use the former embedding, or make all vectors anew "
+                "with the new one: await memory.reembed()"
+            )
+
+
+def get_collection(client: ClientAPI, name: str) -> Collection | None:
+    """The collection of that name, if there is one."""
+    from chromadb.errors import NotFoundError
+
+    try:
+        return client.get_collection(name, embedding_function=None)
+    except NotFoundError:
+        return None
+
+
+def delete_rows(collection: Collection, ids: Sequence[str]) -> int:
+    """Delete what is there of these ids; how many. Chroma counts ids that are missing, too, so it is asked first."""
+    there = collection.get(ids=list(ids), include=[])["ids"]
+    if there:
+        collection.delete(ids=there)
+    return len(there)

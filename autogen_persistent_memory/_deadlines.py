@@ -1,0 +1,38 @@
+"""Waiting, but not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The result of the work, if it is there in time.
+
+    Unlike `asyncio.wait_for` it does not wait for work that is too late to be cancelled, which some work refuses, and
+    takes work that cancels itself for failed work, not for a cancellation of the caller.
+
+    Raises:
+        asyncio.TimeoutError: It is not.
+        RuntimeError: The work cancelled itself.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        _abandon(task)
+        raise
+    if not done:
+        _abandon(task)
+        raise asyncio.TimeoutError
+    if task.cancelled():
+        raise RuntimeError("The work was cancelled from within.")
+    return task.result()
+
+
+def _abandon(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    task.add_done_callback(lambda late: late.cancelled() or late.exception())

@@ -1,0 +1,57 @@
+"""A lock for tasks of any event loop in any thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+
+
+class CrossLoopLock:
+    """As `asyncio.Lock`, which serves only one event loop. First come, first served.
+
+    Leaving it never waits, so that it is given back even by a task whose loop was closed under it.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._held = False
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    async def __aenter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._mutex:
+            if not self._held:
+                self._held = True
+                return
+            turn = loop.create_future()
+            self._waiting.append((loop, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            with self._mutex:
+                gave_up = (loop, turn) in self._waiting
+                if gave_up:
+                    self._waiting.remove((loop, turn))
+            if not gave_up:  # it was our turn already
+                self._pass_on()
+            raise
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        with self._mutex:
+            while self._waiting:
+                loop, turn = self._waiting.popleft()
+                try:
+                    loop.call_soon_threadsafe(_begin, turn)
+                except RuntimeError:  # that loop was closed
+                    continue
+                return
+            self._held = False
+
+
+def _begin(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)

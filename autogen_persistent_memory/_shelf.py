@@ -1,0 +1,182 @@
+"""Records with their vectors, as rows of a collection.
+
+All writes go in small chunks: an embedded Chroma holds the interpreter's lock while it writes, so a thread alone would
+not keep the event loop alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from ._collection import Caller, NamespaceCollection, delete_rows, get_collection
+from ._embeddings import Vector, Vectors
+from ._records import MemoryRecord, Selection
+from ._rows import Metadata, to_metadata, to_record, to_usage, to_where
+from ._store import ShelfName
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+    from chromadb.api.models.Collection import Collection
+
+_WRITE_CHUNK = 10
+_READ_PAGE = 1000
+_REBUILD_PAGE = 100
+_REBUILD_ROUNDS = 20
+
+Found = list[tuple[MemoryRecord, float]]
+
+
+class ChromaShelf(NamespaceCollection):
+    """The records of a namespace, profile or sessions, in a collection of their own."""
+
+    def __init__(self, call: Caller, namespace: str, name: ShelfName, embedding_id: str) -> None:
+        super().__init__(call, namespace, name, embedding_id)
+
+    async def put(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+        for part in _chunks(len(records)):
+            await self.write(partial(_upsert, records=records[part], vectors=vectors[part]))
+
+    async def amend(self, records: Sequence[MemoryRecord]) -> None:
+        for part in _chunks(len(records)):
+            await self.change(partial(_update, records=records[part], metadata=to_metadata), None)
+
+    async def touch(self, records: Sequence[MemoryRecord]) -> None:
+        for part in _chunks(len(records)):
+            await self.change(partial(_update, records=records[part], metadata=to_usage), None)
+
+    async def get(self, ids: Sequence[str]) -> list[MemoryRecord]:
+        if not ids:
+            return []
+        return await self.read(lambda collection: self._records(collection.get(ids=list(ids))), [])
+
+    async def select(self, selection: Selection) -> list[MemoryRecord]:
+        where = to_where(selection)
+
+        def pages(collection: Collection) -> list[MemoryRecord]:
+            found: list[MemoryRecord] = []
+            offset = 0
+            while True:
+                page = self._records(collection.get(where=where, limit=_READ_PAGE, offset=offset))
+                found += filter(selection.matches, page)
+                offset += len(page)
+                if len(page) < _READ_PAGE:
+                    return found
+
+        return await self.read(pages, [])
+
+    async def nearest(self, vectors: Vectors, selection: Selection, *, fetch: int, enough: int) -> list[Found]:
+        def search(collection: Collection) -> list[Found]:
+            return [self._nearest(collection, vector, selection, fetch, enough) for vector in vectors]
+
+        return await self.read(search, [[] for _ in vectors])
+
+    def _nearest(self, collection: Collection, vector: Vector, selection: Selection, fetch: int, enough: int) -> Found:
+        where = to_where(selection, thorough=False)
+        while True:
+            answer = collection.query(
+                query_embeddings=[vector],
+                n_results=fetch,
+                where=where,
+                include=["documents", "metadatas", "distances"],
+            )
+            columns = (cast(list[list[Any]], answer[name]) for name in ("ids", "documents", "metadatas", "distances"))
+            rows = list(zip(*(column[0] for column in columns), strict=True))
+            found = [
+                (record, 1.0 - distance)
+                for id, document, metadata, distance in rows
+                if selection.matches(record := to_record(self._namespace, id, document, metadata))
+            ]
+            if len(found) >= enough or len(rows) < fetch:
+                return found
+            where, fetch = to_where(selection), fetch * 4
+
+    async def remove(self, ids: Sequence[str]) -> int:
+        return sum([await self.change(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(len(ids))])
+
+    async def size(self) -> int:
+        collection = await self._call(self._find)
+        return 0 if collection is None else await self._call(lambda client: collection.count())
+
+    async def rebuild(
+        self, embed: Callable[[Sequence[MemoryRecord]], Awaitable[Vectors]], done: Callable[[int], None]
+    ) -> None:
+        """Copy everything into a new collection until both hold the same, then let that take the old one's place.
+
+        Another process may write meanwhile: each round copies what changed since the one before.
+        """
+        old = await self._call(self._find)
+        if old is None:
+            return
+        new = await self._call(self._start_over, writes=True)
+        copied: dict[str, str] = {}
+        for _ in range(_REBUILD_ROUNDS):
+            present = await self._call(lambda client: _fingerprints(old))
+            changed = [id for id, fingerprint in present.items() if copied.get(id) != fingerprint]
+            gone = [id for id in copied if id not in present]
+            if not changed and not gone:
+                break
+            for start in range(0, len(changed), _REBUILD_PAGE):
+                ids = changed[start : start + _REBUILD_PAGE]
+                page = await self._call(partial(self._get_from, old, ids))
+                vectors = await embed(page)
+                for part in _chunks(len(page)):
+                    await self._call(partial(_upsert_into, new, page[part], vectors[part]), writes=True)
+                done(len([id for id in ids if id not in copied]))
+            for part in _chunks(len(gone)):
+                await self._call(partial(_delete_from, new, gone[part]), writes=True)
+            copied = present
+        await self._call(partial(self._take_place, new), writes=True)
+
+    def _start_over(self, client: ClientAPI) -> Collection:
+        if get_collection(client, self._rebuilt_name) is not None:
+            client.delete_collection(self._rebuilt_name)
+        return self._create(client, self._rebuilt_name, self._identity | {"apm_unfinished": True})
+
+    def _take_place(self, new: Collection, client: ClientAPI) -> None:
+        """Let the finished collection take the old one's name. `_find` ends this if it is interrupted."""
+        new.modify(metadata=self._identity)
+        client.delete_collection(self._name)
+        new.modify(name=self._name)
+        self._found = None
+
+    def _get_from(self, collection: Collection, ids: list[str], client: ClientAPI) -> list[MemoryRecord]:
+        return self._records(collection.get(ids=ids))
+
+    def _records(self, answer: Any) -> list[MemoryRecord]:
+        rows = zip(answer["ids"], answer["documents"] or [], answer["metadatas"] or [], strict=True)
+        return [to_record(self._namespace, id, document, metadata) for id, document, metadata in rows]
+
+
+def _chunks(count: int) -> list[slice]:
+    return [slice(start, start + _WRITE_CHUNK) for start in range(0, count, _WRITE_CHUNK)]
+
+
+def _upsert(collection: Collection, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+    collection.upsert(
+        ids=[record.id for record in records],
+        embeddings=list(vectors),
+        documents=[record.content for record in records],
+        metadatas=[to_metadata(record) for record in records],
+    )
+
+
+def _upsert_into(collection: Collection, records: Sequence[MemoryRecord], vectors: Vectors, client: ClientAPI) -> None:
+    _upsert(collection, records, vectors)
+
+
+def _delete_from(collection: Collection, ids: Sequence[str], client: ClientAPI) -> None:
+    delete_rows(collection, ids)
+
+
+def _update(
+    collection: Collection, records: Sequence[MemoryRecord], metadata: Callable[[MemoryRecord], Metadata]
+) -> None:
+    collection.update(ids=[record.id for record in records], metadatas=[metadata(record) for record in records])
+
+
+def _fingerprints(collection: Collection) -> dict[str, str]:
+    """Of every row what changes when it does; a row's content never does."""
+    answer = collection.get(include=["metadatas"])
+    return {id: repr(sorted(metadata.items())) for id, metadata in zip(answer["ids"], answer["metadatas"], strict=True)}

@@ -1,0 +1,77 @@
+import asyncio
+import threading
+
+from autogen_persistent_memory._locks import CrossLoopLock
+
+
+async def test_tasks_take_turns_in_the_order_they_came() -> None:
+    lock, order = CrossLoopLock(), list[int]()
+
+    async def work(number: int) -> None:
+        async with lock:
+            order.append(number)
+            await asyncio.sleep(0)
+            order.append(number)
+
+    await asyncio.gather(*(work(number) for number in range(5)))
+    assert order == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+
+def test_loops_in_several_threads_exclude_each_other() -> None:
+    lock, inside, most = CrossLoopLock(), 0, 0
+
+    async def work() -> None:
+        nonlocal inside, most
+        for _ in range(50):
+            async with lock:
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0)
+                inside -= 1
+
+    async def crowd() -> None:
+        await asyncio.gather(*(work() for _ in range(3)))
+
+    threads = [threading.Thread(target=lambda: asyncio.run(crowd())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (inside, most) == (0, 1)
+
+
+async def test_a_cancelled_waiter_neither_gets_nor_blocks_the_lock() -> None:
+    lock = CrossLoopLock()
+    await lock.__aenter__()
+    waiter = asyncio.ensure_future(lock.__aenter__())
+    await asyncio.sleep(0)
+    waiter.cancel()
+    await asyncio.wait({waiter})
+    second = asyncio.ensure_future(lock.__aenter__())
+    await asyncio.sleep(0)
+    await lock.__aexit__()
+    second.cancel()  # at the very moment at which it is its turn
+    await asyncio.wait({second})
+    await asyncio.wait_for(lock.__aenter__(), 5)
+
+
+def test_a_loop_that_was_closed_in_the_middle_gives_the_lock_back() -> None:
+    lock = CrossLoopLock()
+
+    async def hold() -> None:
+        async with lock:
+            await asyncio.sleep(60)
+
+    loop = asyncio.new_event_loop()
+    coroutine = hold()
+    task = loop.create_task(coroutine)
+    loop.run_until_complete(asyncio.sleep(0))
+    coroutine.close()
+    task.cancel()
+    loop.run_until_complete(asyncio.wait({task}))
+    loop.close()
+
+    async def again() -> None:
+        await asyncio.wait_for(lock.__aenter__(), 5)
+
+    asyncio.run(again())
