@@ -433,3 +433,91 @@ async def test_a_state_of_another_team_is_refused_with_an_explanation(memory: Pe
     team = RoundRobinGroupChat([an_agent(memory)[0]])
     with pytest.raises(Exception, match=r"does not fit this RoundRobinGroupChat.*same participants"):
         await memory.session.load(team)
+
+
+async def test_the_same_namespace_in_two_stores_has_two_blocks() -> None:
+    memories = [PersistentMemory("ann", store=TemporaryStore(), embedding=words()) for _ in range(2)]
+    for number, memory in enumerate(memories):
+        await memory.remember(f"green tea from store {number}")
+    agent, client = an_agent(memories)
+    await agent.run(task="green tea?")
+    first, second = blocks(await seen(client))
+    assert "from store 0" in first
+    assert "from store 1" in second
+
+
+async def test_a_system_block_that_the_window_hides_goes_before_the_last_message() -> None:
+    policy = RecallPolicy(placement="system")
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words(), policy=policy)
+    await memory.remember("Likes green tea")
+    agent, client = an_agent(memory, model_context=BufferedChatCompletionContext(2))
+    for _ in range(3):
+        await agent.run(task="green tea?")
+        assert len(blocks(await seen(client))) == 1
+
+
+async def test_a_memory_does_not_push_out_another_ones_block() -> None:
+    store = TemporaryStore()
+    one, other = (PersistentMemory(name, store=store, embedding=words()) for name in ("one", "other"))
+    await one.remember("green tea for one")
+    await other.remember("green tea for the other")
+    agent, client = an_agent([one, other], model_context=BufferedChatCompletionContext(2))
+    result = await agent.run(task="green tea?")
+    (block,) = blocks(await seen(client))
+    assert "for one" in block
+    assert sum(isinstance(message, MemoryQueryEvent) for message in result.messages) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "memory_text", "injected"),
+    [
+        ("She uses Google and Go", "uses Go", True),
+        ("She uses Go and Google", "uses Go", False),
+        ("Is it true that she prefers Go?", "she prefers Go", True),
+        ("Well, she prefers Go. Right?", "she prefers Go", False),
+    ],
+)
+async def test_only_whole_statements_count_as_visible(
+    memory: PersistentMemory, said: str, memory_text: str, injected: bool
+) -> None:
+    await memory.remember(memory_text)
+    context = UnboundedChatCompletionContext([UserMessage(content=said, source="user")])
+    assert bool((await memory.update_context(context)).memories.results) == injected
+
+
+class CountingImages(CountingContext):
+    """Saves images in its own way, without waiting for anything."""
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {**await UnboundedChatCompletionContext.save_state(self), "count": self.count}
+
+
+@pytest.mark.parametrize("make_context", [UnboundedChatCompletionContext, CountingImages])
+async def test_many_photographs_cost_neither_the_loop_nor_the_deadline(
+    memory: PersistentMemory, make_context: Callable[[], ChatCompletionContext]
+) -> None:
+    await memory.remember("Likes green tea")
+    noise = Picture.effect_noise((1200, 1200), 80).convert("RGB")
+    context = make_context()
+    for _ in range(3):
+        await context.add_message(UserMessage(content=["a photograph", Image(noise)], source="user"))
+    await context.add_message(UserMessage(content=["green tea?", Image(noise)], source="user"))
+    assert len((await memory.update_context(context)).memories.results) == 1
+    shown = await context.get_messages()
+    assert [bool(block_id_of(message)) for message in shown] == [False, False, False, True, False]
+
+
+class Summary(UnboundedChatCompletionContext):
+    """A context that keeps no messages."""
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {"summary": "all is well"}
+
+
+async def test_a_context_without_messages_is_left_alone(
+    memory: PersistentMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    await memory.remember("Likes green tea")
+    context = Summary([UserMessage(content="green tea?", source="user")])
+    assert (await memory.update_context(context)).memories.results == []
+    assert "Summary saves no 'messages'" in caplog.text

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
+from autogen_core.model_context import UnboundedChatCompletionContext
+from autogen_core.models import UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from conftest import free_port, run_chroma
 from toys import word_vectors, words
@@ -25,6 +28,7 @@ from autogen_persistent_memory import (
     EmbeddedStore,
     EmbeddingMismatchError,
     PersistentMemory,
+    PersistentMemoryError,
     RecallPolicy,
     ServerStore,
     StoreUnavailableError,
@@ -241,3 +245,129 @@ async def test_a_server_gets_the_token_and_headers_from_the_environment(monkeypa
     assert b"authorization: bearer t0ken" in bytes(received).lower()
     assert b"x-tenant: h3ader" in bytes(received).lower()
     assert "t0ken" not in str(failure.value)
+
+
+async def test_after_a_failed_turn_the_old_block_is_gone() -> None:
+    broken = False
+
+    def fragile(texts: list[str]) -> list[list[float]]:
+        if broken:
+            raise OSError("gone")
+        return word_vectors(texts)
+
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=CallableEmbedding(fragile, id="x"))
+    record = await memory.remember("the green password is hunter2")
+    context = UnboundedChatCompletionContext([UserMessage(content="the green password?", source="user")])
+    await memory.update_context(context)
+    assert "hunter2" in str(await context.get_messages())
+    await memory.forget(record.id)
+    broken = True
+    await context.add_message(UserMessage(content="the green password again?", source="user"))
+    await memory.update_context(context)
+    assert "hunter2" not in str(await context.get_messages())
+
+
+async def test_an_embedding_that_cancels_itself_does_not_cancel_the_agent(caplog: pytest.LogCaptureFixture) -> None:
+    async def cancelled(texts: list[str]) -> list[list[float]]:
+        raise asyncio.CancelledError
+
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=CallableEmbedding(cancelled, id="x"))
+    await answer_time(memory)
+    assert len(warnings_in(caplog)) == 1
+
+
+async def test_native_code_that_panics_does_not_reach_the_agent(caplog: pytest.LogCaptureFixture) -> None:
+    class PanicException(BaseException):
+        pass
+
+    def panic(texts: list[str]) -> list[list[float]]:
+        raise PanicException("rust")
+
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=CallableEmbedding(panic, id="x"))
+    await answer_time(memory)
+    assert "rust" in warnings_in(caplog)[0]
+    with pytest.raises(PersistentMemoryError, match="rust"):
+        await memory.recall("x")
+
+
+async def test_an_embedding_that_answers_late_does_not_touch_the_context_any_more() -> None:
+    late = asyncio.Event()
+
+    async def stubborn(texts: list[str]) -> list[list[float]]:
+        while True:
+            try:
+                await late.wait()
+                return word_vectors(texts)
+            except asyncio.CancelledError:
+                continue
+
+    store = TemporaryStore()
+    await PersistentMemory("ann", store=store, embedding=words("x")).remember("Likes green tea")
+    embedding = CallableEmbedding(stubborn, id="x")
+    memory = PersistentMemory("ann", store=store, embedding=embedding, policy=RecallPolicy(deadline=0.2))
+    context = UnboundedChatCompletionContext([UserMessage(content="green tea?", source="user")])
+    await memory.update_context(context)
+    late.set()
+    for number in range(20):
+        await context.add_message(UserMessage(content=f"message {number}", source="user"))
+        await asyncio.sleep(0.01)
+    assert len(await context.get_messages()) == 21
+
+
+async def test_a_hung_server_does_not_hold_up_a_healthy_store(hung_server: int) -> None:
+    async def turn(store: Any, **policy: float) -> float:
+        memory = PersistentMemory("ann", store=store, embedding=words(), policy=RecallPolicy(**policy))  # type: ignore[arg-type]
+        return await answer_time(memory)
+
+    hung = ServerStore("127.0.0.1", hung_server, timeout=5)
+    await asyncio.gather(*(turn(hung, deadline=0.2) for _ in range(6)))
+    assert await turn(TemporaryStore()) < SLACK
+
+
+async def test_a_hung_server_does_not_hold_up_later_calls_or_close(hung_server: int) -> None:
+    store = ServerStore("127.0.0.1", hung_server, timeout=1.5)
+    memory = PersistentMemory("ann", store=store, embedding=words(), policy=RecallPolicy(deadline=0.1))
+    for _ in range(4):
+        await answer_time(memory)
+    started = time.monotonic()
+    with pytest.raises(StoreUnavailableError):
+        await memory.recall("x")
+    assert time.monotonic() - started < 2 * 1.5 + SLACK
+    await memory.close()
+    assert time.monotonic() - started < 10
+
+
+async def test_a_hung_download_of_the_model_does_not_hold_up_other_memories(monkeypatch: pytest.MonkeyPatch) -> None:
+    from autogen_persistent_memory import MiniLMEmbedding, _minilm
+
+    release = threading.Event()
+    monkeypatch.setattr(_minilm, "_find_weights", lambda: release.wait(30) and Path("/nowhere"))
+    policy = RecallPolicy(deadline=0.1, opening_deadline=0.2)
+    threads = 3  # not loaded yet in this process
+    hung = PersistentMemory("ann", store=TemporaryStore(), embedding=MiniLMEmbedding(threads), policy=policy)
+    await answer_time(hung)
+    healthy = PersistentMemory("ann", store=TemporaryStore(), embedding=words())
+    await asyncio.wait_for(healthy.remember("Likes tea"), 5)
+    release.set()
+
+
+def test_a_loop_closed_without_ceremony_makes_no_noise() -> None:
+    code = """
+    import asyncio
+    from autogen_persistent_memory import *
+    memory = PersistentMemory("a", store=TemporaryStore(), embedding=CallableEmbedding(
+        lambda texts: [[1.0, 0.0]] * len(texts), id="x"))
+    for _ in range(3):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(memory.remember("x y"))
+        loop.run_until_complete(memory.recall("x", reinforce=True))
+        loop.close()
+    """
+    answer = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "ignore::ResourceWarning", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert answer.stderr == ""

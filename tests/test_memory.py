@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import os
+import threading
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -60,6 +61,9 @@ BAD_REMEMBER: list[dict[str, Any]] = [
     {"content": "x", "ttl": 5},
     {"content": "x", "ttl": timedelta(0)},
     {"content": "x", "ttl": timedelta(days=-1)},
+    {"content": "x", "ttl": timedelta.max},
+    {"content": "x", "at": datetime.max.replace(tzinfo=timezone.utc)},
+    {"content": "x", "at": datetime.min.replace(tzinfo=timezone(timedelta(hours=2)))},
     {"content": "x", "pinned": "yes"},
     {"content": "x", "key": " "},
     {"content": "x", "source": ""},
@@ -100,6 +104,10 @@ BAD_RECALL: list[dict[str, Any]] = [
     {"query": "x", "limit": -1},
     {"query": "x", "limit": True},
     {"query": "x", "limit": 1.5},
+    {"query": "x", "limit": 2**40},
+    {"query": "x", "kinds": []},
+    {"query": "x", "tags": []},
+    {"query": "x", "reinforce": "yes"},
     {"query": "x", "kinds": "fact"},
     {"query": "x", "min_score": 2},
     {"query": "x", "min_score": "high"},
@@ -218,15 +226,18 @@ async def test_an_expired_memory_is_gone_from_every_read_at_that_instant_and_swe
     assert contents(await memory.records(include_history=True)) == ["Likes jam"]
 
 
-async def test_expired_memories_are_swept_without_being_asked(clock: HandClock) -> None:
+async def test_expired_memories_are_swept_without_being_asked(
+    clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autogen_persistent_memory._engine._HOUSEKEEPING_DELAY", 0)
     policy = RecallPolicy(sweep_interval=timedelta(minutes=10))
     memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words(), policy=policy)
     await memory.remember("Likes tea", ttl=timedelta(minutes=1))
     clock.move(minutes=11)
     await memory.recall("anything")
-    async with asyncio.timeout(20) if hasattr(asyncio, "timeout") else contextlib.nullcontext():
-        while await memory._engine._shelf("profile").size():
-            await asyncio.sleep(0.05)
+    await asyncio.sleep(0.01)
+    await asyncio.gather(*memory._engine._tasks)
+    assert await memory._engine._shelf("profile").size() == 0
 
 
 async def test_lifetimes_are_configurable_and_count_from_when_it_was_written(clock: HandClock) -> None:
@@ -344,6 +355,8 @@ async def test_forget_before_a_time(clock: HandClock) -> None:
 
 
 async def test_forget_must_be_told_what(memory: PersistentMemory) -> None:
+    with pytest.raises(ValueError, match="tags is an empty list"):
+        await memory.forget(tags=[])
     for arguments in ({}, {"everywhere": True}):
         with pytest.raises(ValueError, match="needs to be told what"):
             await memory.forget(**arguments)
@@ -448,8 +461,8 @@ def test_making_a_memory_does_no_io(home: Any, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     "options",
-    [{"store": "folder"}, {"embedding": "minilm"}, {"policy": {"limit": 3}}],
-    ids=["store", "embedding", "policy"],
+    [{"store": "folder"}, {"embedding": "minilm"}, {"policy": {"limit": 3}}, {"extractor": "x"}, {"capture": "x"}],
+    ids=["store", "embedding", "policy", "extractor", "capture"],
 )
 def test_a_wrong_constructor_argument_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
@@ -458,7 +471,16 @@ def test_a_wrong_constructor_argument_is_refused(options: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize(
     "options",
-    [{"limit": 0}, {"min_score": 2}, {"deadline": 0}, {"placement": "middle"}, {"colour": "red"}, {"query": " "}],
+    [
+        {"limit": 0},
+        {"min_score": 2},
+        {"deadline": 0},
+        {"placement": "middle"},
+        {"colour": "red"},
+        {"query": " "},
+        {"lifetimes": {"fact": timedelta(-1)}},
+        {"guard_words": ("x",)},
+    ],
     ids=str,
 )
 def test_a_policy_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
@@ -525,3 +547,133 @@ async def test_a_failing_embedding_loses_nothing_and_says_why() -> None:
         await memory.remember("Likes tea")
     assert await memory.count() == 0
     assert not issubclass(StoreUnavailableError, OSError)
+
+
+@pytest.mark.parametrize("items", ["text", {"content": "x"}, None, 5])
+async def test_many_must_be_a_list(profile: ProfileMemory, items: Any) -> None:
+    with pytest.raises(ValueError, match="list"):
+        await profile.remember_many(items)
+    with pytest.raises(ValueError, match="list"):
+        await profile.recall_many(items)
+
+
+async def test_what_is_not_a_content_or_a_path_is_refused(profile: ProfileMemory) -> None:
+    for bad in ("text", None):
+        with pytest.raises(ValueError, match="MemoryContent"):
+            await profile.add(bad)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="path"):
+        EmbeddedStore(5)  # type: ignore[arg-type]
+
+
+async def test_a_relative_path_means_the_folder_it_meant_first(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    monkeypatch.chdir(first)
+    memory = PersistentMemory("ann", store=EmbeddedStore("mem"), embedding=words())
+    await memory.remember("Likes tea")
+    await memory.close()
+    monkeypatch.chdir(second)
+    assert await memory.count() == 1
+    await memory.close()
+    async with PersistentMemory("ann", store=EmbeddedStore(first / "mem"), embedding=words()) as again:
+        assert await again.count() == 1
+    assert os.listdir(second) == []
+
+
+async def test_two_objects_on_one_session_keep_one_order() -> None:
+    store = TemporaryStore()
+    one, other = (SessionMemory("ann", "s", store=store, embedding=words()) for _ in range(2))
+    for number, memory in enumerate([one, one, other, other, other, one, one]):
+        await memory.append("Ann", f"message {number}")
+    messages = await one.messages()
+    assert contents(messages) == [f"message {number}" for number in range(7)]
+    assert [message.sequence for message in messages] == list(range(1, 8))
+
+
+def test_loops_in_several_threads_do_not_make_duplicates() -> None:
+    store = TemporaryStore()
+
+    async def tell() -> None:
+        memory = PersistentMemory("ann", store=store, embedding=words())
+        for number in range(8):
+            await memory.remember(f"fact {number}")
+
+    threads = [threading.Thread(target=lambda: asyncio.run(tell())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert asyncio.run(PersistentMemory("ann", store=store, embedding=words()).count()) == 8
+
+
+async def test_many_speakers_may_say_the_same_and_restate_it(profile: ProfileMemory) -> None:
+    for _ in range(2):
+        for number in range(12):
+            await profile.remember("I like tea", source=f"speaker {number}")
+    assert {record.uses for record in await profile.records()} == {1}
+    assert await profile.count() == 12
+
+
+async def test_a_statement_dated_ahead_counts_at_once(clock: HandClock) -> None:
+    memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
+    await memory.remember("Lives in Rome", key="home")
+    await memory.remember("Lives in Oslo", key="home", at=clock.now + timedelta(seconds=2))
+    assert contents(await memory.recall("Lives in")) == ["Lives in Oslo"]
+    await memory.remember("Lives in Bonn", key="home", at=clock.now + timedelta(seconds=3))
+    clock.move(seconds=5)
+    assert contents(await memory.records()) == ["Lives in Bonn"]
+
+
+async def test_what_was_believed_between_two_statements_of_the_same(clock: HandClock) -> None:
+    memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
+
+    def days_ago(days: float) -> datetime:
+        return clock.now - timedelta(days=days)
+
+    for town, days in (("Rome", 5), ("Rome", 1), ("Oslo", 3)):
+        await memory.remember(f"Lives in {town}", key="home", at=days_ago(days))
+    for days, town in ((4, "Rome"), (2, "Oslo"), (0, "Rome")):
+        assert contents(await memory.recall("Lives in", at=days_ago(days))) == [f"Lives in {town}"]
+    assert contents(await memory.history("home")) == ["Lives in Rome", "Lives in Oslo"]
+
+
+async def test_large_values_may_be_set_and_read_at_the_same_time(profile: ProfileMemory) -> None:
+    texts = [letter * 600_000 for letter in "abcd"]
+    await profile.set("big", texts[0])
+
+    async def read() -> None:
+        for _ in range(10):
+            assert await profile.get("big") in texts
+
+    await asyncio.gather(*(profile.set("big", text) for text in texts), read(), read())
+    values = profile._engine.values
+    assert await values.read(lambda collection: collection.count(), 0) == 3  # type: ignore[attr-defined]
+    await profile.clear()
+    assert await values.read(lambda collection: collection.count(), 0) == 0  # type: ignore[attr-defined]
+
+
+async def test_being_cancelled_in_the_middle_leaves_one_current_memory(profile: ProfileMemory) -> None:
+    await profile.remember("Lives in town 0", key="home")
+    for number in range(1, 15):
+        telling = asyncio.ensure_future(profile.remember(f"Lives in town {number}", key="home"))
+        await asyncio.sleep(0.002 * number)
+        telling.cancel()
+        await asyncio.wait({telling})
+    await profile.remember("Lives in Oslo", key="home")
+    assert contents(await profile.records()) == ["Lives in Oslo"]
+
+
+async def test_counters_are_kept_until_they_are_written(
+    profile: ProfileMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = await profile.remember("Likes tea")
+    await profile.recall("tea", reinforce=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("autogen_persistent_memory._shelf.ChromaShelf.touch", lambda *a: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await profile.flush()
+    await profile.flush()
+    used = await profile.record(record.id)
+    assert used is not None
+    assert used.uses == 1

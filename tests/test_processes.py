@@ -111,6 +111,7 @@ async def test_a_forked_child_is_refused_and_leaves_the_parent_unharmed(tmp_path
     from autogen_persistent_memory import *
     from toys import words
     async def main(path):
+        temporary = PersistentMemory("ann", store=TemporaryStore(), embedding=words())
         memory = PersistentMemory("ann", store=EmbeddedStore(path), embedding=words())
         await memory.remember("Likes tea")
         child = os.fork()
@@ -192,10 +193,22 @@ async def test_a_read_only_disk_is_explained(small_disk: Path) -> None:
 async def test_a_store_of_a_newer_schema_is_refused_and_left_alone() -> None:
     memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words())
     await memory.remember("Likes tea")
-    shelf = memory._engine._shelf("profile")
-    metadata = {"apm_schema": 99, "apm_namespace": "ann", "apm_shelf": "profile", "apm_embedding": "toy-words"}
-    await shelf.write(lambda collection: collection.modify(metadata=metadata))  # type: ignore[attr-defined]
+    await memory.set("key", "value")
+    values = memory._engine.values
+    for part, shelf in ((memory._engine._shelf("profile"), "profile"), (values, "values")):
+        embedding = "toy-words" if shelf == "profile" else "none"
+        metadata = {"apm_schema": 99, "apm_namespace": "ann", "apm_shelf": shelf, "apm_embedding": embedding}
+        await part.write(lambda collection, metadata=metadata: collection.modify(metadata=metadata))  # type: ignore[union-attr,misc]
     newcomer = PersistentMemory("ann", store=memory._engine.store, embedding=words())
-    for refused in (newcomer.remember("Likes jam"), newcomer.recall("tea"), newcomer.count()):
+    for refused in (
+        newcomer.remember("Likes jam"),
+        newcomer.recall("tea"),
+        newcomer.count(),
+        newcomer.get("key"),
+        newcomer.reembed(progress=False),
+        newcomer.profile.clear(),
+        newcomer.clear(),
+    ):
         with pytest.raises(SchemaVersionError, match=r"schema 99.*pip install --upgrade"):
             await refused
+    assert await memory._engine._shelf("profile").read(lambda collection: collection.count(), 0) == 1  # type: ignore[attr-defined]
