@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, TypeVar
 
 from autogen_core import CancellationToken
@@ -101,8 +103,58 @@ class EngineMemory(Memory):
         """
         check_keywords(kwargs, "query()")
         text = _stored_form(query)[0] if isinstance(query, MemoryContent) else query
-        found = await _cancellable(self._recall(text, **kwargs), cancellation_token)
+        found = await _cancellable(self.recall(text, **kwargs), cancellation_token)
         return MemoryQueryResult(results=[to_content(hit) for hit in found.hits])
+
+    async def recall(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        kinds: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        session: str | None = None,
+        min_score: float | None = None,
+        max_tokens: int | None = None,
+        at: datetime | None = None,
+        reinforce: bool = False,
+    ) -> Recall:
+        """Find what answers a question, best first.
+
+        Args:
+            query: The question.
+            limit: At most so many memories; by default `policy.limit` (5).
+            kinds: Only memories of these kinds.
+            tags: Only memories with all of these tags.
+            session: Only memories from this session; by default from all.
+            min_score: Only memories of at least this confidence; by default there is no threshold.
+            max_tokens: Only as many as fit into this budget.
+            at: What was believed at this time.
+            reinforce: Count the memories found as used, as injection does.
+
+        Raises:
+            ValueError: An argument is no good.
+            PersistentMemoryError: The memories could not be searched.
+        """
+        query = require_text(query, "query")
+        count = self.policy.limit if limit is None else check_count(limit, "limit")
+        least = 0.0 if min_score is None else check_share(min_score, "min_score")
+        budget = None if max_tokens is None else check_count(max_tokens, "max_tokens")
+        selection = self._within_scope(select(kinds=kinds, tags=tags, session=session))
+        hits = await self._engine.recall(
+            query, self._shelves, limit=count, selection=selection, at=check_time(at, "at")
+        )
+        block = paste([hit for hit in hits if hit.score >= least], budget)
+        if check_flag(reinforce, "reinforce"):
+            self._engine.reinforce(block.hits)
+        return Recall(query=query, hits=block.hits, text=block.text, tokens=block.tokens)
+
+    def _within_scope(self, selection: Selection) -> Selection:
+        if self._only_session is not None and selection.session not in (None, self._only_session):
+            raise ValueError(
+                f"This memory is of the session {self._only_session!r} alone, not of {selection.session!r}."
+            )
+        return replace(selection, session=self._only_session or selection.session)
 
     async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
         """Show the model what is relevant to the user's latest message, as one block that is replaced each turn.
@@ -130,32 +182,6 @@ class EngineMemory(Memory):
 
     def _draft(self, content: str, **fields: Any) -> Draft:
         return draft(content, **fields)
-
-    async def _recall(
-        self,
-        query: str,
-        *,
-        limit: int | None = None,
-        kinds: Sequence[str] | None = None,
-        tags: Sequence[str] | None = None,
-        session: str | None = None,
-        min_score: float | None = None,
-        max_tokens: int | None = None,
-        at: Any = None,
-        reinforce: bool = False,
-    ) -> Recall:
-        query = require_text(query, "query")
-        limit = self.policy.limit if limit is None else check_count(limit, "limit")
-        least = 0.0 if min_score is None else check_share(min_score, "min_score")
-        budget = None if max_tokens is None else check_count(max_tokens, "max_tokens")
-        selection = select(kinds=kinds, tags=tags, session=self._only_session if session is None else session)
-        hits = await self._engine.recall(
-            query, self._shelves, limit=limit, selection=selection, at=check_time(at, "at")
-        )
-        block = paste([hit for hit in hits if hit.score >= least], budget)
-        if check_flag(reinforce, "reinforce"):
-            self._engine.reinforce(block.hits)
-        return Recall(query=query, hits=block.hits, text=block.text, tokens=block.tokens)
 
 
 def check_keywords(given: Mapping[str, object], what: str) -> None:

@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ._errors import EmbeddingMismatchError, PersistentMemoryError, StoreLockedError, StoreUnavailableError
@@ -58,6 +58,7 @@ class ClientLine:
         self._mutex = threading.Lock()  # never held while anything waits
         self._client: ClientAPI | None = None
         self._opening: Future[ClientAPI] | None = None
+        self._closing: Future[None] | None = None
         self._users: weakref.WeakSet[object] = weakref.WeakSet()
         self._locks: weakref.WeakValueDictionary[str, CrossLoopLock] = weakref.WeakValueDictionary()
         self.counters: dict[tuple[str, ...], int] = {}
@@ -79,9 +80,11 @@ class ClientLine:
         """One user less; the last one closes the client."""
         with self._mutex:
             self._users.discard(user)
-            client, self._client = (None, self._client) if self._users else (self._client, None)
-        if client is not None:
-            await asyncio.get_running_loop().run_in_executor(self._writers, self.source.close, client)
+            if self._users or self._client is None:
+                return
+            client, self._client = self._client, None
+            closing = self._closing = self._writers.submit(self.source.close, client)
+        await asyncio.wrap_future(closing)
 
     def lock(self, name: str) -> CrossLoopLock:
         """A lock by name."""
@@ -135,6 +138,8 @@ class ClientLine:
     def _open(self, attempt: Future[ClientAPI]) -> None:
         try:
             _import_chroma()
+            if self._closing is not None:
+                wait([self._closing])
             client = self.source.open()
         except BaseException as error:
             with self._mutex:

@@ -102,48 +102,6 @@ class RememberingMemory(EngineMemory):
                 raise ValueError(f"Item {number}: {error}") from None
         return await self._engine.remember("profile", drafts, progress)
 
-    async def recall(
-        self,
-        query: str,
-        *,
-        limit: int | None = None,
-        kinds: Sequence[str] | None = None,
-        tags: Sequence[str] | None = None,
-        session: str | None = None,
-        min_score: float | None = None,
-        max_tokens: int | None = None,
-        at: datetime | None = None,
-        reinforce: bool = False,
-    ) -> Recall:
-        """Find what answers a question, best first.
-
-        Args:
-            query: The question.
-            limit: At most so many memories; by default `policy.limit` (5).
-            kinds: Only memories of these kinds.
-            tags: Only memories with all of these tags.
-            session: Only memories from this session; by default from all.
-            min_score: Only memories of at least this confidence; by default there is no threshold.
-            max_tokens: Only as many as fit into this budget.
-            at: What was believed at this time.
-            reinforce: Count the memories found as used, as injection does.
-
-        Raises:
-            ValueError: An argument is no good.
-            PersistentMemoryError: The memories could not be searched.
-        """
-        return await self._recall(
-            query,
-            limit=limit,
-            kinds=kinds,
-            tags=tags,
-            session=session,
-            min_score=min_score,
-            max_tokens=max_tokens,
-            at=at,
-            reinforce=reinforce,
-        )
-
     async def recall_many(self, queries: Sequence[str], **filters: Any) -> list[Recall]:
         """Several recalls at once, concurrently; takes the keywords of `recall()`."""
         check_keywords(filters, "recall_many()")

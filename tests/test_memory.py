@@ -436,6 +436,8 @@ async def test_a_session_takes_what_is_added_as_its_own(memory: PersistentMemory
     await session.add(MemoryContent(content="hello there", mime_type=MemoryMimeType.TEXT))
     (message,) = await session.messages()
     assert (message.kind, message.session) == ("interaction", "today")
+    with pytest.raises(ValueError, match="of the session 'today' alone"):
+        await session.recall("hello there", session="tomorrow")
     other = SessionMemory.on_engine(memory._engine, "tomorrow")
     assert (await other.query("hello there")).results == []
     with pytest.raises(ValueError, match="blank"):
@@ -521,6 +523,17 @@ async def test_memories_of_one_process_share_a_store_and_the_last_one_closes_it(
     await other.close()
     async with PersistentMemory("ann", store=EmbeddedStore(tmp_path / "real"), embedding=words()) as again:
         assert await again.count() == 2
+
+
+async def test_a_store_may_be_closed_and_opened_at_the_same_time(tmp_path: Any) -> None:
+    async def use(number: int) -> None:
+        for turn in range(5):
+            async with PersistentMemory("ann", store=EmbeddedStore(tmp_path / "s"), embedding=words()) as memory:
+                await memory.remember(f"fact {number} {turn}")
+
+    await asyncio.gather(*(use(number) for number in range(4)))
+    async with PersistentMemory("ann", store=EmbeddedStore(tmp_path / "s"), embedding=words()) as memory:
+        assert await memory.count() == 20
 
 
 async def test_the_default_path_is_in_the_home_or_named_by_the_environment(
