@@ -43,7 +43,7 @@ def make_engine(
     """The engine of a memory, with the defaults filled in. Does no I/O."""
     if policy is not None and not isinstance(policy, RecallPolicy):
         raise ValueError(f"policy must be a RecallPolicy, not {type(policy).__name__}.")
-    if store is not None and not hasattr(store, "connect"):
+    if store is not None and not (hasattr(store, "connect") and hasattr(store, "config")):
         raise ValueError(f"store must be a store such as EmbeddedStore('folder'), not {store!r}.")
     if embedding is not None and not isinstance(embedding, Embedding):
         raise ValueError(f"embedding must be an embedding such as CallableEmbedding(fn, id='...'), not {embedding!r}.")

@@ -29,6 +29,9 @@ DEFAULT_HEADINGS = {
 DEFAULT_LIFETIMES = {"context": timedelta(days=30), "temporary": timedelta(days=7)}
 DEFAULT_KIND_BONUS = {"preference": 0.02, "interaction": -0.02}
 
+PATH_VARIABLE = "AUTOGEN_MEMORY_PATH"
+DEFAULT_PATH = "~/.autogen_memory"
+
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Lifetime = Annotated[timedelta, Field(gt=timedelta(0), le=MAX_LIFETIME)]
 _Seconds = Annotated[float, Field(gt=0, le=3600)]

@@ -59,6 +59,10 @@ class LocalMiniLM:
     def name() -> str:
         return "default"
 
+    @staticmethod
+    def build_from_config(config: dict[str, Any]) -> LocalMiniLM:
+        return LocalMiniLM()
+
     def get_config(self) -> dict[str, Any]:
         return {}
 

@@ -1,0 +1,196 @@
+"""How Chroma's client is opened and closed for each kind of store, and what its failures mean there.
+
+Everything here blocks, and is called in threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._config import PATH_VARIABLE, ServerStoreConfig
+from ._errors import StoreUnavailableError
+from ._ownership import Ownership
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+    from chromadb.config import Settings
+
+
+class Folder:
+    """Opens Chroma on a folder, which it takes for this process."""
+
+    local = True
+    writers = 1
+
+    def __init__(self, path: str) -> None:
+        self._given = path
+        self._ownership: Ownership | None = None
+
+    @cached_property
+    def _path(self) -> Path:
+        """The folder, found once, lest a later chdir make it another."""
+        return Path(os.path.realpath(os.path.expanduser(self._given)))
+
+    def identity(self) -> tuple[str, ...]:
+        return "embedded", str(self._path)
+
+    def open(self) -> ClientAPI:
+        import chromadb
+
+        self._path.mkdir(parents=True, exist_ok=True)
+        ownership = Ownership(self._path)
+        ownership.take()
+        try:
+            client = chromadb.PersistentClient(str(self._path), settings=_settings())
+        except BaseException:
+            ownership.release()
+            raise
+        self._ownership = ownership
+        return client
+
+    def close(self, client: ClientAPI) -> None:
+        client.close()
+        if self._ownership is not None:
+            self._ownership.release()
+
+    def describe(self, error: BaseException) -> str:
+        path, number = self._path, getattr(error, "errno", None)
+        if isinstance(error, (FileExistsError, NotADirectoryError)):
+            return f"The store path {path} is not a folder. Choose a folder, or move that file away."
+        if number in (errno.EACCES, errno.EPERM, errno.EROFS) or "readonly database" in str(error):
+            return (
+                f"The store folder {path} cannot be written ({error}). Make it writable for this user, choose another "
+                f"path, or set {PATH_VARIABLE}."
+            )
+        if number == errno.ENOSPC or "disk is full" in str(error):
+            return f"The disk of {path} is full ({error}). Free some space; what was stored before is still there."
+        return (
+            f"Chroma cannot use the store folder {path}: {error}. Check that the disk is not full and that nothing else "
+            "has changed the folder; copy it before you try to repair it."
+        )
+
+
+class Server:
+    """Opens a client to a Chroma server, every call of which has a timeout."""
+
+    local = False
+    writers = 8
+
+    def __init__(self, config: ServerStoreConfig) -> None:
+        self._config = config
+        self._sessions: list[Any] = []
+
+    def identity(self) -> tuple[str, ...]:
+        return "server", self._config.model_dump_json()
+
+    def open(self) -> ClientAPI:
+        from chromadb.api.client import Client
+
+        config = self._config
+        headers = {
+            header: from_environment(variable, f"header {header}") for header, variable in config.headers_env.items()
+        }
+        if config.token_env:
+            headers["Authorization"] = f"Bearer {from_environment(config.token_env, 'token')}"
+
+        sessions = self._sessions = list[Any]()
+
+        class TimedClient(Client):  # type: ignore[misc]
+            """Sets a timeout on its HTTP sessions, which Chroma gives none, before either is used."""
+
+            def get_user_identity(self) -> Any:
+                limit(self._server)
+                return super().get_user_identity()
+
+            def _validate_tenant_database(self, tenant: str, database: str) -> None:
+                limit(self._admin_client._server)
+                super()._validate_tenant_database(tenant, database)
+
+        def limit(server: Any) -> None:
+            server._session.timeout = config.timeout
+            sessions.append(server._session)
+
+        settings = _settings(
+            chroma_api_impl="chromadb.api.fastapi.FastAPI",
+            chroma_server_host=config.host,
+            chroma_server_http_port=config.port,
+            chroma_server_ssl_enabled=config.ssl,
+            chroma_server_headers=headers,
+        )
+        try:
+            return TimedClient(tenant=config.tenant, database=config.database, settings=settings)
+        except BaseException:
+            self._close_sessions()
+            raise
+
+    def close(self, client: ClientAPI) -> None:
+        client.close()
+        self._close_sessions()
+
+    def _close_sessions(self) -> None:
+        """Close the connections, which Chroma leaves open."""
+        for session in self._sessions:
+            session.close()
+
+    def describe(self, error: BaseException) -> str:
+        where = f"{'https' if self._config.ssl else 'http'}://{self._config.host}:{self._config.port}"
+        return (
+            f"The Chroma server at {where} cannot be used: {error or type(error).__name__}. Check that it runs (start "
+            f"one with: chroma run --path memories --port {self._config.port}), that the address is right and that it "
+            f"answers within {self._config.timeout:g} s; tenant {self._config.tenant!r} and database "
+            f"{self._config.database!r} must exist, and the token's environment variable must be set if it wants one."
+        )
+
+
+class Ram:
+    """Gives each id a database of its own in Chroma's one in-memory instance, which lives as long as the process."""
+
+    local = True
+    writers = 1
+
+    def __init__(self, id: str) -> None:
+        self._id = id
+
+    def identity(self) -> tuple[str, ...]:
+        return "temporary", self._id
+
+    def open(self) -> ClientAPI:
+        import chromadb
+        from chromadb.api.client import AdminClient
+        from chromadb.config import Settings
+        from chromadb.errors import NotFoundError
+
+        settings = Settings()  # as in the user's own EphemeralClient(): Chroma refuses a second one that differs
+        database = f"apm-{self._id.encode().hex()}"
+        admin = AdminClient(settings)
+        try:
+            admin.get_database(database)
+        except NotFoundError:
+            admin.create_database(database)
+        return chromadb.EphemeralClient(settings=settings, database=database)
+
+    def close(self, client: ClientAPI) -> None:
+        """Nothing is closed, since closing Chroma's last in-memory client would empty it."""
+
+    def describe(self, error: BaseException) -> str:
+        return f"Chroma cannot use its in-memory store: {error}. Use an EmbeddedStore on a temporary folder instead."
+
+
+def _settings(**values: Any) -> Settings:
+    from chromadb.config import Settings
+
+    return Settings(anonymized_telemetry=False, **values)
+
+
+def from_environment(variable: str, what: str) -> str:
+    """The value of an environment variable, which must be set."""
+    value = os.environ.get(variable)
+    if not value:
+        raise StoreUnavailableError(
+            f"The environment variable {variable}, which holds the store's {what}, is not set. Set it and try again."
+        )
+    return value

@@ -1,0 +1,19 @@
+"""The benchmarks run. What they measure is not asserted: the machine is noisy."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+def test_the_comparison_runs_and_prints_its_table() -> None:
+    answer = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "compare.py"), "--memories", "16", "--turns", "2"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "prompt tokens in all" in answer.stdout
+    assert answer.stderr == ""
