@@ -21,12 +21,8 @@ from typing import Any
 from autogen_agentchat.agents import AssistantAgent
 from autogen_core.memory import Memory, MemoryContent, MemoryMimeType
 from autogen_core.models import SystemMessage
-from autogen_ext.memory.chromadb import (
-    ChromaDBVectorMemory,
-    CustomEmbeddingFunctionConfig,
-    PersistentChromaDBVectorMemoryConfig,
-)
 from autogen_ext.models.replay import ReplayChatCompletionClient
+from systems import autogen_memory
 from tqdm import tqdm
 
 from autogen_persistent_memory import EmbeddedStore, PersistentMemory
@@ -44,36 +40,6 @@ FACTS = [
     "reviews code before lunch",
     "wants short answers",
 ]
-
-
-class LocalMiniLM:
-    """Our MiniLM in the shape Chroma wants, so that both systems compute the same vectors."""
-
-    def __call__(self, input: list[str]) -> list[Any]:
-        return list(load_minilm(None).embed(list(input)))
-
-    def embed_query(self, input: list[str]) -> list[Any]:
-        return self(input)
-
-    @staticmethod
-    def name() -> str:
-        return "default"
-
-    @staticmethod
-    def build_from_config(config: dict[str, Any]) -> LocalMiniLM:
-        return LocalMiniLM()
-
-    def get_config(self) -> dict[str, Any]:
-        return {}
-
-    def default_space(self) -> str:
-        return "cosine"
-
-    def supported_spaces(self) -> list[str]:
-        return ["cosine"]
-
-    def is_legacy(self) -> bool:
-        return False
 
 
 async def stalls_during(work: Awaitable[Any]) -> tuple[float, float]:
@@ -122,13 +88,7 @@ async def main(memories: int, turns: int) -> None:
     load_minilm(None)
     with tempfile.TemporaryDirectory() as folder:
         ours = PersistentMemory("bench", store=EmbeddedStore(Path(folder, "ours")))
-        theirs = ChromaDBVectorMemory(
-            PersistentChromaDBVectorMemoryConfig(
-                persistence_path=str(Path(folder, "theirs")),
-                k=5,
-                embedding_function_config=CustomEmbeddingFunctionConfig(function=LocalMiniLM, params={}),
-            )
-        )
+        theirs = autogen_memory(str(Path(folder, "theirs")), k=5)
 
         async def fill_theirs() -> None:
             for text in tqdm(texts, desc="theirs: writing", disable=None):

@@ -1,0 +1,318 @@
+"""The systems that the retrieval benchmarks compare, each behind the same three calls."""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from autogen_core.memory import MemoryContent, MemoryMimeType
+from autogen_ext.memory.chromadb import (
+    ChromaDBVectorMemory,
+    CustomEmbeddingFunctionConfig,
+    PersistentChromaDBVectorMemoryConfig,
+)
+
+from autogen_persistent_memory import MiniLMEmbedding, PersistentMemory, TemporaryStore
+from autogen_persistent_memory._minilm import load_minilm
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something to be remembered."""
+
+    id: str
+    text: str
+    kind: str = "fact"
+    speaker: str | None = None
+    session: str | None = None
+    at: datetime | None = None
+
+    @property
+    def said(self) -> str:
+        return f"{self.speaker}: {self.text}" if self.speaker else self.text
+
+
+class System(Protocol):
+    """Stores items, then finds the ids of those that answer a question, best first."""
+
+    async def store(self, items: Sequence[Item]) -> None: ...
+    async def find(self, question: str, limit: int) -> list[str]: ...
+    async def close(self) -> None: ...
+
+
+class Ours:
+    """This package, through its public API, with default settings."""
+
+    def __init__(self) -> None:
+        self._memory = PersistentMemory("benchmark", store=TemporaryStore())
+        self._ids: dict[str, str] = {}
+
+    async def store(self, items: Sequence[Item]) -> None:
+        records = await self._memory.remember_many(
+            [
+                {
+                    "content": item.text,
+                    "kind": item.kind,
+                    "source": item.speaker,
+                    "session": item.session,
+                    "at": item.at,
+                }
+                for item in items
+            ],
+            progress=True,
+        )
+        self._ids = {record.id: item.id for record, item in zip(records, items, strict=True)}
+
+    async def find(self, question: str, limit: int) -> list[str]:
+        return [self._ids[hit.record.id] for hit in await self._memory.recall(question, limit=limit)]
+
+    async def close(self) -> None:
+        await self._memory.clear()
+        await self._memory.close()
+
+
+class LocalMiniLM:
+    """Our MiniLM in the shape Chroma wants, so that all systems compute the same vectors."""
+
+    def __call__(self, input: list[str]) -> list[Any]:
+        return list(load_minilm(None).embed(list(input)))
+
+    def embed_query(self, input: list[str]) -> list[Any]:
+        return self(input)
+
+    @staticmethod
+    def name() -> str:
+        return "default"
+
+    @staticmethod
+    def build_from_config(config: dict[str, Any]) -> LocalMiniLM:
+        return LocalMiniLM()
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+    def default_space(self) -> str:
+        return "cosine"
+
+    def supported_spaces(self) -> list[str]:
+        return ["cosine"]
+
+    def is_legacy(self) -> bool:
+        return False
+
+
+def autogen_memory(folder: str, k: int) -> ChromaDBVectorMemory:
+    """AutoGen's own Chroma memory, on our local MiniLM."""
+    return ChromaDBVectorMemory(
+        PersistentChromaDBVectorMemoryConfig(
+            persistence_path=folder,
+            k=k,
+            embedding_function_config=CustomEmbeddingFunctionConfig(function=LocalMiniLM, params={}),
+        )
+    )
+
+
+class AutoGen:
+    """AutoGen's own `ChromaDBVectorMemory`. It has no field for the speaker, so that is part of the text."""
+
+    def __init__(self, limit: int = 20) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._memory = autogen_memory(str(Path(self._folder.name, "chroma")), limit)
+
+    async def store(self, items: Sequence[Item]) -> None:
+        for item in items:
+            content = MemoryContent(content=item.said, mime_type=MemoryMimeType.TEXT, metadata={"item": item.id})
+            await self._memory.add(content)
+
+    async def find(self, question: str, limit: int) -> list[str]:
+        results = (await self._memory.query(question)).results
+        return [str((result.metadata or {})["item"]) for result in results][:limit]
+
+    async def close(self) -> None:
+        await self._memory.close()
+        self._folder.cleanup()
+
+
+class MiniLM:
+    """Cosine similarity alone, exact, over the texts."""
+
+    def __init__(self) -> None:
+        self._embedding = MiniLMEmbedding()
+        self._items: Sequence[Item] = ()
+        self._vectors: Any = None
+
+    async def store(self, items: Sequence[Item]) -> None:
+        self._items = items
+        self._vectors = np.array(await self._embedding.embed([item.text for item in items]))
+
+    async def find(self, question: str, limit: int) -> list[str]:
+        similarity = self._vectors @ np.array(await self._embedding.embed_query(question))
+        return [self._items[index].id for index in np.argsort(-similarity)[:limit]]
+
+    async def close(self) -> None:
+        return None
+
+
+class BM25:
+    """Keywords alone: Snowball stems, English stop words, over "date speaker: text"."""
+
+    def __init__(self, k1: float = 0.9, b: float = 0.4) -> None:
+        import snowballstemmer
+
+        self._stem: Callable[[str], str] = snowballstemmer.stemmer("english").stemWord
+        self._k1, self._b = k1, b
+        self._items: Sequence[Item] = ()
+        self._counts: list[Counter[str]] = []
+
+    def _terms(self, text: str) -> list[str]:
+        return [self._stem(word) for word in re.findall(r"[a-z0-9]+", text.lower()) if word not in STOP_WORDS]
+
+    async def store(self, items: Sequence[Item]) -> None:
+        self._items = items
+        dated = [f"{item.at:%d %B %Y} {item.said}" if item.at else item.said for item in items]
+        self._counts = [Counter(self._terms(text)) for text in dated]
+        self._frequency = Counter(term for counts in self._counts for term in counts)
+        self._length = np.array([sum(counts.values()) for counts in self._counts])
+
+    async def find(self, question: str, limit: int) -> list[str]:
+        scores = np.zeros(len(self._items))
+        relative = 1 - self._b + self._b * self._length / max(1, self._length.mean())
+        for term in set(self._terms(question)):
+            frequency = self._frequency[term]
+            weight = math.log(1 + (len(self._items) - frequency + 0.5) / (frequency + 0.5))
+            counts = np.array([document[term] for document in self._counts])
+            scores += weight * counts * (self._k1 + 1) / (counts + self._k1 * relative)
+        return [self._items[index].id for index in np.argsort(-scores)[:limit]]
+
+    async def close(self) -> None:
+        return None
+
+
+SYSTEMS: dict[str, Callable[[], System]] = {"ours": Ours, "autogen": AutoGen, "bm25": BM25, "minilm": MiniLM}
+
+STOP_WORDS = frozenset(
+    [
+        "a",
+        "about",
+        "after",
+        "all",
+        "also",
+        "am",
+        "an",
+        "and",
+        "any",
+        "are",
+        "as",
+        "at",
+        "be",
+        "because",
+        "been",
+        "before",
+        "being",
+        "but",
+        "by",
+        "can",
+        "could",
+        "d",
+        "did",
+        "do",
+        "does",
+        "doing",
+        "don",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "having",
+        "he",
+        "her",
+        "here",
+        "hers",
+        "him",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "it",
+        "its",
+        "just",
+        "ll",
+        "m",
+        "me",
+        "more",
+        "most",
+        "my",
+        "no",
+        "not",
+        "now",
+        "of",
+        "off",
+        "on",
+        "once",
+        "only",
+        "or",
+        "other",
+        "our",
+        "out",
+        "over",
+        "own",
+        "re",
+        "s",
+        "same",
+        "she",
+        "should",
+        "so",
+        "some",
+        "such",
+        "t",
+        "than",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "through",
+        "to",
+        "too",
+        "under",
+        "until",
+        "up",
+        "ve",
+        "very",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "while",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "would",
+        "you",
+        "your",
+        "yours",
+    ]
+)
