@@ -136,7 +136,7 @@ class EngineMemory(Memory):
             ValueError: An argument is no good.
             PersistentMemoryError: The memories could not be searched.
         """
-        query = require_text(query, "query")
+        query, counts_as_use = require_text(query, "query"), check_flag(reinforce, "reinforce")
         count = self.policy.limit if limit is None else check_count(limit, "limit")
         least = 0.0 if min_score is None else check_share(min_score, "min_score")
         budget = None if max_tokens is None else check_count(max_tokens, "max_tokens")
@@ -145,7 +145,7 @@ class EngineMemory(Memory):
             query, self._shelves, limit=count, selection=selection, at=check_time(at, "at")
         )
         block = paste([hit for hit in hits if hit.score >= least], budget)
-        if check_flag(reinforce, "reinforce"):
+        if counts_as_use:
             self._engine.reinforce(block.hits)
         return Recall(query=query, hits=block.hits, text=block.text, tokens=block.tokens)
 

@@ -19,7 +19,8 @@ NOTHING_FOUND = "No relevant memories found."
 CLOSING = "</memory>"
 WORD_JOINER = "\u2060"
 
-_TAG = re.compile(r"[<＜﹤](?=\W*m\W*e\W*m\W*o\W*r\W*y)", re.IGNORECASE)  # \W: also what cannot be seen
+_BETWEEN = r"[^\w<＜﹤]{0,8}"  # also what cannot be seen
+_TAG = re.compile(rf"[<＜﹤](?={_BETWEEN.join(('', *'memory'))})", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CUT_MARK = " …"
 _SHORTEST_CUT = 20
@@ -60,23 +61,31 @@ def render(hits: Sequence[MemoryHit], *, block_id: str, policy: RecallPolicy, no
 
 
 def _fit(hits: Sequence[MemoryHit], max_tokens: int | None, compose: Callable[[Sequence[MemoryHit]], str]) -> Block:
-    def fits(chosen: Sequence[MemoryHit]) -> bool:
-        if max_tokens is None:
-            return True
-        if sum(len(hit.record.content) for hit in chosen) > max_tokens * _LONGEST_TOKEN:
-            return False  # without counting a megabyte
-        return count_tokens(compose(chosen)) <= max_tokens
-
-    chosen: list[MemoryHit] = []
-    for hit in hits:
-        if fits([*chosen, hit]):
-            chosen.append(hit)
+    """As many hits as the budget allows, best first; one that is too long makes room for those behind it."""
+    chosen = list(hits) if max_tokens is None else _affordable(hits, max_tokens, compose)
     text = compose(chosen)
     if not chosen and hits and max_tokens is not None:
-        cut = _cut(hits[0], max_tokens * _LONGEST_TOKEN, lambda hit: fits([hit]))
+        cut = _cut(hits[0], max_tokens * _LONGEST_TOKEN, lambda hit: count_tokens(compose([hit])) <= max_tokens)
         if cut is not None:
             chosen, text = [hits[0]], compose([cut])
     return Block(text, tuple(chosen), count_tokens(text))
+
+
+def _affordable(
+    hits: Sequence[MemoryHit], max_tokens: int, compose: Callable[[Sequence[MemoryHit]], str]
+) -> list[MemoryHit]:
+    chosen: list[MemoryHit] = []
+    left = max_tokens
+    for hit in hits:
+        if len(hit.record.content) > max_tokens * _LONGEST_TOKEN:
+            continue  # without counting a megabyte
+        cost = count_tokens(_line(hit)) if chosen else count_tokens(compose([hit]))
+        if cost <= left:
+            chosen.append(hit)
+            left -= cost
+    while chosen and count_tokens(compose(chosen)) > max_tokens:
+        chosen.pop()
+    return chosen
 
 
 def _cut(hit: MemoryHit, longest: int, fits: Callable[[MemoryHit], bool]) -> MemoryHit | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from ._client import ClientLine, ClientSource, join_line
+from ._client import ClientLine, ClientSource, closed_meanwhile, join_line
 from ._rows import namespace_of
 from ._shelf import ChromaShelf
 from ._store import ShelfName
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PAGE = 1000
+_CLOSING_SECONDS = 5.0
 
 
 class ChromaConnection:
@@ -25,9 +27,11 @@ class ChromaConnection:
     def __init__(self, source: ClientSource) -> None:
         self._source = source
         self._line: ClientLine | None = None
+        self._calls = 0
+        self._is_closed = False
 
     async def prepare(self) -> None:
-        await (await self._joined()).prepare()
+        await (await self._joined()).prepare(self)
 
     def shelf(self, namespace: str, name: ShelfName, embedding_id: str) -> ChromaShelf:
         return ChromaShelf(self._call, namespace, name, embedding_id)
@@ -51,18 +55,33 @@ class ChromaConnection:
         async with (await self._joined()).lock(namespace):
             yield
 
-    async def counters(self) -> dict[tuple[str, ...], int]:
-        return (await self._joined()).counters
+    async def shared(self, name: str, make: Callable[[], T]) -> T:
+        return (await self._joined()).share(name, make)
+
+    @property
+    def exclusive(self) -> bool:
+        return self._source.local
 
     async def close(self) -> None:
+        """Let go of the store, once no call is under way any more; whatever comes later fails."""
+        until = asyncio.get_running_loop().time() + _CLOSING_SECONDS
+        while self._calls and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 (calls may be of other loops)
+            await asyncio.sleep(0.005)
+        self._is_closed = True
         line, self._line = self._line, None
         if line is not None:
             await line.leave(self)
 
     async def _call(self, use: Callable[[ClientAPI], T], *, writes: bool = False) -> T:
-        return await (await self._joined()).call(use, writes=writes)
+        self._calls += 1
+        try:
+            return await (await self._joined()).call(self, use, writes=writes)
+        finally:
+            self._calls -= 1
 
     async def _joined(self) -> ClientLine:
+        if self._is_closed:
+            raise closed_meanwhile()
         if self._line is None:
             self._line = await join_line(self._source, self)
         return self._line

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ._errors import EmbeddingMismatchError, PersistentMemoryError, StoreLockedError, StoreUnavailableError
 from ._locks import CrossLoopLock
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _READERS = 8
+_CLOSING_SECONDS = 5.0
 
 
 class ClientSource(Protocol):
@@ -55,35 +56,37 @@ class ClientLine:
         self.source = source
         self._readers = DaemonPool(_READERS, "autogen-memory-read")
         self._writers = DaemonPool(source.writers, "autogen-memory-write", finishes=True)
-        self._mutex = threading.Lock()  # never held while anything waits
+        self._mutex = threading.RLock()  # never held while anything waits
+        self._idle = threading.Condition(self._mutex)
+        self._calls = 0
         self._client: ClientAPI | None = None
         self._opening: Future[ClientAPI] | None = None
         self._closing: Future[None] | None = None
         self._users: weakref.WeakSet[object] = weakref.WeakSet()
         self._locks: weakref.WeakValueDictionary[str, CrossLoopLock] = weakref.WeakValueDictionary()
-        self.counters: dict[tuple[str, ...], int] = {}
+        self._shared: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
-    async def call(self, use: Callable[[ClientAPI], T], *, writes: bool = False) -> T:
-        """Run `use` with the client in a thread.
+    async def call(self, user: object, use: Callable[[ClientAPI], T], *, writes: bool = False) -> T:
+        """Run `use` with the client in a thread, for a user that has joined.
 
         Raises:
             PersistentMemoryError: Chroma failed; the message says what to do.
         """
         pool = self._writers if writes else self._readers
-        return await asyncio.get_running_loop().run_in_executor(pool, self._guarded, use)
+        return await asyncio.get_running_loop().run_in_executor(pool, self._guarded, user, use)
 
-    async def prepare(self) -> None:
+    async def prepare(self, user: object) -> None:
         """Do the part of opening that is work of this machine alone."""
-        await asyncio.get_running_loop().run_in_executor(self._readers, self._prepare)
+        await asyncio.get_running_loop().run_in_executor(self._readers, self._prepare, user)
 
     async def leave(self, user: object) -> None:
-        """One user less; the last one closes the client."""
+        """One user less; the last one closes the client, once no call is under way any more."""
         with self._mutex:
             self._users.discard(user)
             if self._users or self._client is None:
                 return
             client, self._client = self._client, None
-            closing = self._closing = self._writers.submit(self.source.close, client)
+            closing = self._closing = _closers.submit(self._close, client)
         await asyncio.wrap_future(closing)
 
     def lock(self, name: str) -> CrossLoopLock:
@@ -93,6 +96,14 @@ class ClientLine:
             if lock is None:
                 lock = self._locks[name] = CrossLoopLock()
             return lock
+
+    def share(self, name: str, make: Callable[[], T]) -> T:
+        """What is shared under a name, made if nobody has it yet. Kept as long as anybody holds it."""
+        with self._mutex:
+            shared: T | None = self._shared.get(name)
+            if shared is None:
+                shared = self._shared[name] = make()
+            return shared
 
     @property
     def is_open(self) -> bool:
@@ -104,36 +115,51 @@ class ClientLine:
         with self._mutex:
             self._users.add(user)
 
-    def _prepare(self) -> None:
+    def _prepare(self, user: object) -> None:
         if self.source.local:
-            self._guarded(lambda client: None)
+            self._guarded(user, lambda client: None)
         else:
             _import_chroma()
 
-    def _guarded(self, use: Callable[[ClientAPI], T]) -> T:
+    def _guarded(self, user: object, use: Callable[[ClientAPI], T]) -> T:
         try:
-            return use(self._opened())
+            client = self._opened(user)
+            try:
+                return use(client)
+            finally:
+                with self._idle:
+                    self._calls -= 1
+                    self._idle.notify_all()
         except PersistentMemoryError:
             raise
         except BaseException as error:
             raise _translated(error, self.source) from error
 
-    def _opened(self) -> ClientAPI:
-        """The client. Whoever comes while it is being opened waits for that attempt, and shares its failure."""
+    def _opened(self, user: object) -> ClientAPI:
+        """The client, for one call. Whoever comes while it is being opened waits for that attempt, and shares its failure."""
         if _forked_from is not None:
             raise StoreLockedError(
                 f"This process was forked from process {_forked_from} while that had a Chroma store open, which Chroma "
                 "does not survive. Start processes with multiprocessing's 'spawn' method, or close every memory before "
                 "forking."
             )
-        with self._mutex:
-            if self._client is not None:
-                return self._client
-            attempt, is_mine = self._opening or Future(), self._opening is None
-            self._opening = attempt
-        if is_mine:
-            self._open(attempt)
-        return attempt.result()
+        while True:
+            with self._mutex:
+                if user not in self._users:
+                    raise closed_meanwhile()
+                if self._client is not None:
+                    self._calls += 1
+                    return self._client
+                attempt, is_mine = self._opening or Future(), self._opening is None
+                self._opening = attempt
+            if is_mine:
+                self._open(attempt)
+            attempt.result()
+
+    def _close(self, client: ClientAPI) -> None:
+        with self._idle:
+            self._idle.wait_for(lambda: self._calls == 0, timeout=_CLOSING_SECONDS)
+        self.source.close(client)
 
     def _open(self, attempt: Future[ClientAPI]) -> None:
         try:
@@ -155,6 +181,7 @@ _forked_from: int | None = None
 _lines: dict[tuple[str, ...], ClientLine] = {}
 _lines_mutex = threading.Lock()
 _finders = DaemonPool(4, "autogen-memory-open")
+_closers = DaemonPool(4, "autogen-memory-close", finishes=True)
 
 
 def _after_fork() -> None:
@@ -181,6 +208,14 @@ def _join_line(source: ClientSource, user: object) -> ClientLine:
         line = _lines.setdefault(identity, ClientLine(source))
     line.join(user)
     return line
+
+
+def closed_meanwhile() -> PersistentMemoryError:
+    """What work gets that goes on after its memory was closed."""
+    return StoreUnavailableError(
+        "The memory was closed while it was still at work. What it had acknowledged is stored; await its calls before "
+        "you close it."
+    )
 
 
 def _translated(error: BaseException, source: ClientSource) -> BaseException:

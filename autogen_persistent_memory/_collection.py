@@ -23,7 +23,7 @@ class Caller(Protocol):
 
 
 class NamespaceCollection:
-    """The collection for one shelf of a namespace. Those in cosine space, and they say what wrote them."""
+    """The collection for one shelf of a namespace, in cosine space. Its metadata says what wrote it."""
 
     def __init__(self, call: Caller, namespace: str, shelf: str, embedding_id: str) -> None:
         self._call = call
@@ -64,7 +64,7 @@ class NamespaceCollection:
             if get_collection(client, name) is not None:
                 client.delete_collection(name)
 
-    def _use(self, client: ClientAPI, use: Callable[[Collection], T], *default: T) -> T:
+    def _use(self, client: ClientAPI, use: Callable[[Collection], T], *default: T, any_embedding: bool = False) -> T:
         from chromadb.errors import NotFoundError
 
         while True:
@@ -72,8 +72,9 @@ class NamespaceCollection:
             collection = self._find(client) or (None if default else self._create(client, self._name, self._identity))
             if collection is None:
                 return default[0]
-            self._check_embedding(collection)
-            self._found = collection
+            if not any_embedding:
+                self._check_embedding(collection)
+                self._found = collection
             try:
                 return use(collection)
             except NotFoundError:
@@ -90,6 +91,8 @@ class NamespaceCollection:
             if rebuilt is not None and not (rebuilt.metadata or {}).get("apm_unfinished"):
                 rebuilt.modify(name=self._name)  # a rebuild was interrupted just before its last step
                 found = rebuilt
+            elif rebuilt is None:
+                found = get_collection(client, self._name)  # it may have taken its place between the two looks
         if found is not None:
             self._check_schema(found)
         return found

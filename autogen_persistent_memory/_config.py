@@ -27,12 +27,14 @@ DEFAULT_HEADINGS = {
     "interaction": "Earlier messages",
 }
 DEFAULT_LIFETIMES = {"context": timedelta(days=30), "temporary": timedelta(days=7)}
+DEFAULT_KIND_MIN_SIMILARITY = {"interaction": 0.45}
 DEFAULT_KIND_BONUS = {"preference": 0.02, "interaction": -0.02}
 
 PATH_VARIABLE = "AUTOGEN_MEMORY_PATH"
 DEFAULT_PATH = "~/.autogen_memory"
 
 _Share = Annotated[float, Field(ge=0, le=1)]
+_Weight = Annotated[float, Field(ge=0, le=2)]
 _Lifetime = Annotated[timedelta, Field(gt=timedelta(0), le=MAX_LIFETIME)]
 _Seconds = Annotated[float, Field(gt=0, le=3600)]
 
@@ -50,16 +52,26 @@ class RecallPolicy(_Config):
     """
 
     limit: int = Field(5, ge=1, le=10_000, description="How many memories a recall returns and a block holds at most.")
-    candidates: int = Field(30, ge=1, le=10_000, description="How many nearest memories are ranked.")
+    candidates: int = Field(100, ge=1, le=10_000, description="How many nearest memories are ranked.")
     min_similarity: _Share = Field(
         0.15, description="Less similar memories are not injected (recall still finds them)."
+    )
+    kind_min_similarity: dict[str, _Share] = Field(
+        DEFAULT_KIND_MIN_SIMILARITY, description="As min_similarity, for memories of certain kinds."
     )
     min_score: _Share = Field(0.0, description="Memories of less confidence are not injected.")
     max_tokens: int = Field(500, ge=1, description="What a block may cost in the prompt, everything included.")
 
-    similarity_weight: _Share = 0.6
-    recency_weight: _Share = 0.2
-    frequency_weight: _Share = 0.2
+    similarity_weight: _Share = Field(0.6, description="What relevance contributes to the score.")
+    recency_weight: _Share = Field(0.2, description="What freshness contributes to the score.")
+    frequency_weight: _Share = Field(0.2, description="What frequent use contributes to the score.")
+    keyword_weight: _Weight = Field(0.6, description="What a memory that holds all words of the question gains.")
+    session_weight: _Weight = Field(0.18, description="What it gains if its whole session holds them.")
+    neighbour_weight: _Weight = Field(
+        0.25, description="What it gains from similar memories next to it in its session."
+    )
+    speaker_weight: _Weight = Field(0.2, description="What it gains if the question names its speaker.")
+    question_weight: _Weight = Field(0.09, description="What it loses if it only asks something itself.")
     kind_bonus: dict[str, Annotated[float, Field(ge=-1, le=1)]] = Field(
         DEFAULT_KIND_BONUS, description="Added to the score when hits are put in order, by kind."
     )
@@ -88,6 +100,10 @@ class RecallPolicy(_Config):
     )
     user_sources: frozenset[str] = Field(frozenset({"user"}), description="The names under which the user speaks.")
     query: str | None = Field(None, description="Always recall with this query instead of the user's latest message.")
+
+    def least_similarity(self, kind: str) -> float:
+        """How relevant a memory of a kind must be to be injected."""
+        return self.kind_min_similarity.get(kind, self.min_similarity)
 
     @field_validator("query")
     @classmethod

@@ -10,7 +10,7 @@ from autogen_core.models import AssistantMessage, LLMMessage, SystemMessage, Use
 from ._config import RecallPolicy
 
 BLOCK_SOURCE = "memory"
-_QUESTION = re.compile(r"[^.!?\n]*\?")
+_SENTENCE_END = re.compile(r"(?<=[.!?\n])")
 _OPENING = re.compile(r'<memory id="([0-9a-f]+)">')
 
 
@@ -55,7 +55,7 @@ class VisibleText:
     """What these messages tell the model anyway. A question tells nothing: it wants to be told."""
 
     def __init__(self, messages: Iterable[LLMMessage]) -> None:
-        self._texts = [_plain(_QUESTION.sub(" ", text_of(message))) for message in messages]
+        self._texts = [_plain(_without_questions(text_of(message))) for message in messages]
 
     def shows(self, content: str) -> bool:
         """Whether that text stands in one of them, as whole words."""
@@ -64,6 +64,12 @@ class VisibleText:
             return False
         words = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
         return any(words.search(text) for text in self._texts)
+
+
+def _without_questions(text: str) -> str:
+    if "?" not in text:
+        return text
+    return " ".join(sentence for sentence in _SENTENCE_END.split(text) if not sentence.endswith("?"))
 
 
 def _plain(text: str) -> str:

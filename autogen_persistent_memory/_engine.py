@@ -8,14 +8,16 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from ._checks import decode_json
 from ._config import RecallPolicy
 from ._deadlines import within
-from ._embeddings import Embedding, Vectors
+from ._embeddings import Embedding, Vector, Vectors
 from ._errors import PersistentMemoryError
+from ._keywords import Keywords
+from ._lexical import KeywordMatches
 from ._progress import Progress, progress_of
 from ._ranking import Candidate, rank
 from ._records import JSON, Clock, Draft, MemoryHit, MemoryRecord, Selection
@@ -26,8 +28,10 @@ logger = logging.getLogger("autogen_persistent_memory")
 
 _BATCH = 64
 _SAME_AMONG = 20
+_BY_WORDS = 50
 _HOUSEKEEPING_DELAY = 1.0
 _CLOSING_SECONDS = 10.0
+_TICK = timedelta(microseconds=1)
 
 
 class Engine:
@@ -43,6 +47,8 @@ class Engine:
         self.clock = clock
         self._connection: Connection | None = None
         self._shelves: dict[ShelfName, Shelf] = {}
+        self._index: Keywords | None = None
+        self._numbers: _Numbers | None = None
         self._used: Counter[str] = Counter()
         self._timer_of: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -61,6 +67,8 @@ class Engine:
     async def prepare(self) -> None:
         """Do the slow local part of opening: load the model, and open the store if it is on this machine."""
         await asyncio.gather(self.embedding.load(), self.connection.prepare())
+        if self.connection.exclusive:
+            await self._keywords_in_step()
         self.prepared = True
 
     async def flush(self) -> None:
@@ -74,15 +82,17 @@ class Engine:
 
     async def close(self) -> None:
         """Flush, and let go of the store."""
-        if self._connection is None:
+        connection = self._connection
+        if connection is None:
             return
         try:
             await within(_CLOSING_SECONDS, self.flush())
         except (PersistentMemoryError, asyncio.TimeoutError) as error:
             logger.warning("Memory could not do its housekeeping before closing: %s", error or "it took too long")
         finally:
-            connection, self._connection, self._shelves = self._connection, None, {}
-            self.prepared = False
+            if self._connection is connection:
+                self._connection, self._shelves, self._index, self._numbers = None, {}, None, None
+                self.prepared = False
             await connection.close()
 
     # Remembering
@@ -106,11 +116,13 @@ class Engine:
         async with self.connection.lock(self.namespace):
             now = self.clock()
             known = await self._related(shelf, drafts, vectors, now)
-            newcomers = [await self._new_record(shelf, draft, now) for draft in drafts]
+            told = {record.key: record.updated_at for record in sorted(known, key=_time_of)}
+            newcomers = [await self._new_record(shelf, draft, now, after=told.get(draft.key)) for draft in drafts]
             resolved = resolve(newcomers, known, now)
             vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
             await self._shelf(shelf).put(resolved.new, [vector_of[record.id] for record in resolved.new])
             await self._shelf(shelf).amend(resolved.changed)
+            (await self._keywords()).put(shelf, [*resolved.new, *resolved.changed])
             return resolved.outcome
 
     async def _related(
@@ -126,8 +138,11 @@ class Engine:
         same_key = await asyncio.gather(*(self._shelf(shelf).select(replace(under_key, key=key)) for key in keys))
         return [record for pairs in near for record, _ in pairs] + [record for group in same_key for record in group]
 
-    async def _new_record(self, shelf: ShelfName, draft: Draft, now: datetime) -> MemoryRecord:
-        written = draft.at or now
+    async def _new_record(
+        self, shelf: ShelfName, draft: Draft, now: datetime, *, after: datetime | None
+    ) -> MemoryRecord:
+        """A draft as a record. What is told now comes after all that was told before, whatever the clocks say."""
+        written = draft.at or (now if after is None or draft.key is None else max(now, after + _TICK))
         lifetime = draft.ttl or self.policy.lifetimes.get(draft.kind)
         return MemoryRecord(
             id=uuid.uuid4().hex,
@@ -149,12 +164,12 @@ class Engine:
         )
 
     async def _sequence(self, shelf: ShelfName, session: str) -> int:
-        counters, name = await self.connection.counters(), (self.namespace, shelf, session)
-        if name not in counters:
+        numbers = self._numbers = await self.connection.shared(f"{self.namespace}\nsequences", _Numbers)
+        if (shelf, session) not in numbers:
             earlier = await self._shelf(shelf).select(Selection(session=session))
-            counters[name] = max((record.sequence or 0 for record in earlier), default=0)
-        counters[name] += 1
-        return counters[name]
+            numbers[shelf, session] = max((record.sequence or 0 for record in earlier), default=0)
+        numbers[shelf, session] += 1
+        return numbers[shelf, session]
 
     # Recalling
 
@@ -166,30 +181,70 @@ class Engine:
         limit: int,
         selection: Selection = Selection(),
         at: datetime | None = None,
-        min_similarity: float = 0.0,
+        only_relevant: bool = False,
         unless: Callable[[str], bool] | None = None,
     ) -> list[MemoryHit]:
         """The memories that answer the query best, best first, as they were believed at that time.
 
-        Those whose content `unless` accepts are passed over.
+        If asked, only those relevant enough to be injected. Those whose content `unless` accepts are passed over.
         """
         now = at or self.clock()
         believed = replace(selection, current_at=now) if at is None else replace(selection, believed_at=at)
-        vector = await self.embedding.embed_query(query)
-        found = await asyncio.gather(
-            *(
-                self._shelf(name).nearest([vector], believed, fetch=max(limit, self.policy.candidates), enough=limit)
-                for name in shelves
-            )
-        )
-        similarity = {record.id: similarity for (near,) in found for record, similarity in near}
+        keywords = await self._keywords_in_step()
+        matches = keywords.search(query)
+        vector = await self.embedding.embed_query(keywords.without_names(query))
+        found = await asyncio.gather(*(self._candidates(name, vector, matches, believed, limit) for name in shelves))
+        cosine = {id: similarity for near, _ in found for id, similarity in near.items()}
+        named, farthest = keywords.speakers_named(query), min(cosine.values(), default=0.0)
         candidates = [
-            Candidate(record, similarity[record.id])
-            for record in newest_of_each_key(record for (near,) in found for record, _ in near)
+            Candidate(
+                record,
+                cosine[record.id],
+                *matches.of(record.id),
+                neighbours=sum(cosine.get(id, farthest) - farthest for id in keywords.neighbours(record.id)),
+                is_by_named_speaker=record.source in named,
+            )
+            for record in newest_of_each_key(record for _, records in found for record in records)
             if unless is None or not unless(record.content)
         ]
         self._keep_house_soon()
-        return rank(candidates, now=now, policy=self.policy, limit=limit, min_similarity=min_similarity)
+        return rank(candidates, now=now, policy=self.policy, limit=limit, only_relevant=only_relevant)
+
+    async def _candidates(
+        self, shelf: ShelfName, vector: Vector, matches: KeywordMatches, believed: Selection, limit: int
+    ) -> tuple[dict[str, float], list[MemoryRecord]]:
+        """What a shelf holds that is near the vector or has the words, and how near each is.
+
+        A memory found by its words alone is at most as near as the farthest found by its vector.
+        """
+        policy = self.policy
+        keywords = await self._keywords()
+        by_words = keywords.best(matches, _BY_WORDS, shelf, policy.session_weight / max(policy.keyword_weight, 0.01))
+        ((near,), told) = await asyncio.gather(
+            self._shelf(shelf).nearest([vector], believed, fetch=max(limit, policy.candidates), enough=limit),
+            self._shelf(shelf).get(by_words),
+        )
+        cosine = {record.id: similarity for record, similarity in near}
+        farthest = min(cosine.values(), default=0.0)
+        more = [record for record in told if record.id not in cosine and believed.matches(record)]
+        return cosine | {record.id: farthest for record in more}, [record for record, _ in near] + more
+
+    async def _keywords(self) -> Keywords:
+        """The keyword index of the namespace, which all memories of the process share."""
+        if self._index is None:
+            self._index = await self.connection.shared(f"{self.namespace}\nkeywords", Keywords)
+        return self._index
+
+    async def _keywords_in_step(self) -> Keywords:
+        """The keyword index, built if need be, and up to date with what other processes wrote."""
+        keywords = await self._keywords()
+        shelves = {name: self._shelf(name) for name in SHELVES}
+        if not keywords.is_built:
+            async with self.connection.lock(self.namespace):
+                await keywords.build(shelves)
+        elif not self.connection.exclusive:
+            await keywords.look(shelves)
+        return keywords
 
     def reinforce(self, hits: Iterable[MemoryHit]) -> None:
         """Count these memories as used. Written a moment after the turn, by one writer, in one batch."""
@@ -260,8 +315,10 @@ class Engine:
             if id is None:
                 doomed = await self.select(selection, shelves, history=history)
             else:
-                chain = await self.history(id, shelves) if history else await self.find([id], shelves)
-                doomed = [record for record in chain if selection.matches(record)]
+                doomed = await self.find([id], shelves)
+                if doomed and history:
+                    doomed = await self.history(id, shelves)
+                doomed = [record for record in doomed if selection.matches(record)]
             return await self._remove(doomed)
 
     async def sweep(self) -> int:
@@ -276,6 +333,7 @@ class Engine:
             await self.values.check()
             await self._shelf("profile").clear()
             await self.values.empty("value")
+            (await self._keywords()).clear("profile")
 
     async def clear(self) -> None:
         """Delete the whole namespace for good."""
@@ -285,10 +343,14 @@ class Engine:
                 await part.check()
             for part in everything:
                 await part.clear()
+            for name in SHELVES:
+                (await self._keywords()).clear(name)
 
     async def _remove(self, records: Sequence[MemoryRecord]) -> int:
         ids = [record.id for record in records]
-        return sum([await self._shelf(name).remove(ids) for name in SHELVES])
+        removed = sum([await self._shelf(name).remove(ids) for name in SHELVES])
+        (await self._keywords()).remove(ids)
+        return removed
 
     # Maintaining
 
@@ -331,6 +393,10 @@ class Engine:
 
     def _is_time_to_sweep(self) -> bool:
         return self._swept_at is None or self.clock() - self._swept_at >= self.policy.sweep_interval
+
+
+class _Numbers(dict[tuple[ShelfName, str], int]):
+    """The last sequence number given in each session."""
 
 
 async def _logged(work: Coroutine[Any, Any, Any]) -> None:

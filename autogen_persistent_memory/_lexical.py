@@ -1,42 +1,521 @@
-"""What can be told from the words of a text alone. Pure functions."""
+"""Keyword search over the memories of a namespace, in RAM: BM25, and what surrounds a memory in its session.
+
+The index is a cache of what is in the store. It grows and shrinks memory by memory, without a rebuild: a term's
+postings are numpy arrays with room at the end. Compared: bm25s and rank-bm25 cannot add to an index, SQLite's FTS5 takes
+sixty times as long for a query over 100,000 memories.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 import unicodedata
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-_APOSTROPHES = str.maketrans("\u2019\u2018\u02bc", "'''")
-_ARTICLES = frozenset({"a", "an", "the"})
-_SHORT_NOT = {"can't": "can not", "won't": "will not", "shan't": "shall not"}
-_FINAL = ".!。！"
-_LONG = 10_000
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
+    Floats = NDArray[np.float32]
 
-def statement(text: str) -> tuple[str, ...]:
-    """What a text states: equal for texts that differ only in spacing, articles, a final stop and the like.
+_K1, _B = 0.9, 0.4
+# What a memory's neighbours in its session add to its own score: a memory often answers or goes on from the one before.
+_PREVIOUS, _BEFORE_THAT, _NEXT, _ANSWERED = 0.3, 0.2, 0.2, 0.35
+_HIGHEST = 1.5
+_SHARPNESS = 2.5
+"""A memory that holds half of the question's words is worth much less than half of one that holds them all."""
 
-    Deliberately strict: texts that differ in a number, a name, a negation or any other word or sign are two
-    statements, since a memory merged wrongly is a memory lost.
-    """
-    if len(text) > _LONG:
-        return (text,)
-    words = unicodedata.normalize("NFC", text).translate(_APOSTROPHES).split()
-    if words and words[-1].rstrip(_FINAL)[-1:].isalnum():
-        words[-1] = words[-1].rstrip(_FINAL)
-    words = [word for spelled in words for word in _plain(spelled).split()]
-    if words and words[0].istitle():
-        words[0] = words[0].lower()
-    stated = [
-        word for word, following in zip(words, [*words[1:], ""]) if not (word in _ARTICLES and following.isalpha())
+_WORD = re.compile(r"\w+")
+_CAPITALISED = re.compile(r"\b[A-Z]\w+")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+_STOP_WORDS = frozenset(
+    [
+        "a",
+        "about",
+        "above",
+        "after",
+        "again",
+        "against",
+        "all",
+        "also",
+        "am",
+        "an",
+        "and",
+        "any",
+        "are",
+        "aren",
+        "as",
+        "at",
+        "be",
+        "because",
+        "been",
+        "before",
+        "being",
+        "below",
+        "between",
+        "both",
+        "but",
+        "by",
+        "can",
+        "could",
+        "couldn",
+        "d",
+        "did",
+        "didn",
+        "do",
+        "does",
+        "doesn",
+        "doing",
+        "don",
+        "down",
+        "during",
+        "each",
+        "few",
+        "for",
+        "from",
+        "further",
+        "get",
+        "go",
+        "going",
+        "got",
+        "had",
+        "hadn",
+        "has",
+        "hasn",
+        "have",
+        "haven",
+        "having",
+        "he",
+        "her",
+        "here",
+        "hers",
+        "herself",
+        "him",
+        "himself",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "isn",
+        "it",
+        "its",
+        "itself",
+        "just",
+        "kind",
+        "let",
+        "like",
+        "ll",
+        "m",
+        "many",
+        "may",
+        "me",
+        "might",
+        "more",
+        "most",
+        "much",
+        "must",
+        "my",
+        "myself",
+        "no",
+        "nor",
+        "not",
+        "now",
+        "o",
+        "of",
+        "off",
+        "on",
+        "once",
+        "only",
+        "or",
+        "other",
+        "our",
+        "ours",
+        "ourselves",
+        "out",
+        "over",
+        "own",
+        "re",
+        "s",
+        "same",
+        "she",
+        "should",
+        "so",
+        "some",
+        "sort",
+        "such",
+        "t",
+        "than",
+        "that",
+        "the",
+        "their",
+        "theirs",
+        "them",
+        "themselves",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "through",
+        "to",
+        "too",
+        "type",
+        "under",
+        "until",
+        "up",
+        "ve",
+        "very",
+        "was",
+        "wasn",
+        "we",
+        "were",
+        "weren",
+        "what",
+        "when",
+        "where",
+        "which",
+        "while",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "won",
+        "would",
+        "wouldn",
+        "you",
+        "your",
+        "yours",
+        "yourself",
+        "yourselves",
     ]
-    if stated and stated[0].istitle():  # "The User ..." and "User ..."
-        stated[0] = stated[0].lower()
-    return tuple(stated)
+)
 
 
-def _plain(word: str) -> str:
-    """A word without the comma or semicolon behind it, and with its "not" spelled out."""
-    if word[-1] in ",;" and word[:-1].isalpha():
-        word = word[:-1]
-    if word.endswith("n't"):
-        return _SHORT_NOT.get(word, f"{word[:-3]} not")
-    return word
+def terms(text: str) -> list[str]:
+    """The words of a text that can tell memories apart, as the index knows them.
+
+    English words are stemmed, and function and question words dropped. Words with other letters stay as they are;
+    Chinese, Japanese and Korean, which put no spaces between words, are taken apart into pairs of characters.
+    """
+    found: list[str] = []
+    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+        if word.isascii():
+            if word not in _STOP_WORDS:
+                found.append(_stem(word))
+        elif _CJK.search(word):
+            found += _pairs(word)
+        else:
+            found.append(word)
+    return found
+
+
+def _pairs(word: str) -> list[str]:
+    parts: list[str] = []
+    position = 0
+    for run in _CJK.finditer(word):
+        if run.start() > position:
+            parts.append(word[position : run.start()])
+        characters = run.group()
+        parts += [characters[at : at + 2] for at in range(len(characters) - 1)] or [characters]
+        position = run.end()
+    if position < len(word):
+        parts.append(word[position:])
+    return parts
+
+
+@lru_cache(maxsize=65_536)
+def _stem(word: str) -> str:
+    return str(_stemmer().stemWord(word))
+
+
+@lru_cache(maxsize=1)
+def _stemmer() -> Any:
+    import snowballstemmer
+
+    return snowballstemmer.stemmer("english")
+
+
+class KeywordIndex:
+    """Finds memories by their words. Not safe for use by several threads at once."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, int] = {}
+        self._ids: list[str | None] = []
+        self._terms: list[tuple[str, ...]] = []
+        self._names: list[tuple[str, ...]] = []
+        self._postings: dict[str, _Posting] = {}
+        self._lengths, self._previous, self._following = _Column("f4"), _Column("i4"), _Column("i4")
+        self._asks, self._session_of, self._shelf_of = _Column("f4"), _Column("i4"), _Column("i4")
+        self._total_length = 0
+        self._sessions: dict[str, int] = {}
+        self._in_session: list[list[tuple[Any, int]]] = []
+        self._shelves: dict[str, int] = {}
+        self._capitalised: Counter[str] = Counter()
+        self._speakers: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._slots
+
+    def put(
+        self,
+        id: str,
+        text: str,
+        *,
+        shelf: str,
+        speaker: str | None = None,
+        session: str | None = None,
+        order: Any = None,
+    ) -> None:
+        """Add a memory, or replace it. Within a session, memories follow each other by `order`."""
+        self.remove(id)
+        slot = len(self._ids)
+        counts = Counter(terms(f"{speaker}: {text}" if speaker else text))
+        names = set(_CAPITALISED.findall(text))
+        if speaker is not None:
+            names.add(speaker)
+            self._speakers[speaker] += 1
+        self._slots[id] = slot
+        self._ids.append(id)
+        self._terms.append(tuple(counts))
+        self._names.append((speaker or "", *names))
+        self._capitalised.update(names)
+        length = sum(counts.values())
+        self._total_length += length
+        self._lengths.append(length)
+        self._asks.append(text.rstrip().endswith("?"))
+        self._shelf_of.append(self._shelves.setdefault(shelf, len(self._shelves)))
+        self._previous.append(-1)
+        self._following.append(-1)
+        for term, count in counts.items():
+            self._postings.setdefault(term, _Posting()).add(slot, count)
+        self._session_of.append(-1 if session is None else self._join(session, order, slot))
+
+    def remove(self, id: str) -> None:
+        """Take a memory out, if it is in."""
+        slot = self._slots.pop(id, None)
+        if slot is None:
+            return
+        for term in self._terms[slot]:
+            posting = self._postings[term]
+            posting.remove(slot)
+            if not posting.size:
+                del self._postings[term]
+        speaker, *names = self._names[slot]
+        self._capitalised.subtract(names)
+        self._speakers[speaker] -= bool(speaker)
+        self._total_length -= int(self._lengths.view[slot])
+        self._ids[slot], self._terms[slot], self._names[slot] = None, (), ("",)
+        session = int(self._session_of.view[slot])
+        if session >= 0:
+            chain = self._in_session[session]
+            chain[:] = [entry for entry in chain if entry[1] != slot]
+            before, after = int(self._previous.view[slot]), int(self._following.view[slot])
+            self._link(before, after)
+            self._previous.view[slot] = self._following.view[slot] = -1
+
+    def _join(self, session: str, order: Any, slot: int) -> int:
+        number = self._sessions.setdefault(session, len(self._in_session))
+        if number == len(self._in_session):
+            self._in_session.append([])
+        chain = self._in_session[number]
+        at = bisect_left(chain, (order, slot))
+        before = chain[at - 1][1] if at > 0 else -1
+        after = chain[at][1] if at < len(chain) else -1
+        insort(chain, (order, slot))
+        self._link(before, slot)
+        self._link(slot, after)
+        return number
+
+    def _link(self, before: int, after: int) -> None:
+        if before >= 0:
+            self._following.view[before] = after
+        if after >= 0:
+            self._previous.view[after] = before
+
+    def neighbours(self, id: str) -> list[str]:
+        """The ids of the memories right before and after one in its session."""
+        slot = self._slots.get(id)
+        if slot is None:
+            return []
+        beside = (int(self._previous.view[slot]), int(self._following.view[slot]))
+        return [neighbour for near in beside if near >= 0 and (neighbour := self._ids[near]) is not None]
+
+    def speakers_named(self, query: str) -> set[str]:
+        """The known speakers whose names stand in the query."""
+        return {name for name in set(_CAPITALISED.findall(query)) if self._speakers.get(name, 0) > 0}
+
+    def without_names(self, query: str) -> str:
+        """The query without names that say nothing here: those of speakers, and those that a tenth of all memories hold."""
+        common = max(5, len(self) / 10)
+        empty = {
+            name
+            for name in _CAPITALISED.findall(query)
+            if self._speakers.get(name, 0) > 0 or self._capitalised.get(name, 0) > common
+        }
+        if not empty:
+            return query
+        names = "|".join(re.escape(name) for name in empty)
+        rest = " ".join(re.sub(rf"\b(?:{names})\b(?:['’]s)?", " ", query).split())
+        return rest if terms(rest) else query
+
+    def search(self, query: str) -> KeywordMatches:
+        """How well each memory holds the words of a query."""
+        import numpy as np
+
+        size = len(self._ids)
+        own = np.zeros(size, dtype=np.float32)
+        sessions = np.zeros(max(1, len(self._in_session)), dtype=np.float32)
+        reachable = reachable_by_session = 0.0
+        average = self._total_length / max(1, len(self))
+        for term in set(terms(query)):
+            posting = self._postings.get(term)
+            weight = _rarity(posting.size if posting else 0, len(self))
+            reachable += weight
+            if posting is None:
+                reachable_by_session += _rarity(0, len(self._in_session))
+                continue
+            slots, counts = posting.slots, posting.counts
+            relative = 1 - _B + _B * self._lengths.view[slots] / max(1.0, average)
+            own[slots] += weight * counts * (_K1 + 1) / (counts + _K1 * relative)
+            touched = np.unique(self._session_of.view[slots])
+            touched = touched[touched >= 0]
+            rarity = _rarity(len(touched), len(self._in_session))
+            sessions[touched] += rarity
+            reachable_by_session += rarity
+        own = np.minimum(own / max(reachable, 1e-9), 1)  # to hold a word twice does not make up for another
+        sessions /= max(reachable_by_session, 1e-9)
+        return KeywordMatches(self, self._with_neighbours(own), self._of_session(sessions))
+
+    def _with_neighbours(self, own: Floats) -> Floats:
+        import numpy as np
+
+        if not self._in_session or not own.any():
+            return _sharpened(own)
+
+        def at(slots: Any, values: Any) -> Any:
+            return np.where(slots >= 0, values[slots], 0)
+
+        previous, following = self._previous.view, self._following.view
+        before_that = np.where(previous >= 0, previous[previous], -1)
+        total = (
+            own
+            + at(previous, own * (_PREVIOUS + _ANSWERED * self._asks.view))
+            + _BEFORE_THAT * at(before_that, own)
+            + _NEXT * at(following, own)
+        )
+        return _sharpened(total)
+
+    def _of_session(self, sessions: Floats) -> Floats:
+        import numpy as np
+
+        numbers = self._session_of.view
+        share: Floats = np.where(numbers >= 0, sessions[numbers], 0)
+        return share
+
+
+class KeywordMatches:
+    """What a search found: for each memory how well its words match, and how well those of its whole session do."""
+
+    def __init__(self, index: KeywordIndex, keywords: Floats, session: Floats) -> None:
+        self._index = index
+        self._keywords = keywords
+        self._session = session
+
+    def of(self, id: str) -> tuple[float, float]:
+        """The match of a memory and of its session; both 0 for one that is not in the index."""
+        slot = self._index._slots.get(id)
+        if slot is None:
+            return 0.0, 0.0
+        return float(self._keywords[slot]), float(self._session[slot])
+
+    def best(self, count: int, shelves: Iterable[str], session_weight: float) -> list[str]:
+        """The ids of the best matches on these shelves."""
+        import numpy as np
+
+        index = self._index
+        wanted = [index._shelves[shelf] for shelf in shelves if shelf in index._shelves]
+        score = self._keywords + session_weight * self._session
+        score = np.where(np.isin(index._shelf_of.view, wanted) & (self._keywords > 1e-4), score, 0)
+        count = min(count, len(score))
+        best: Sequence[int] = np.argpartition(-score, count - 1)[:count].tolist() if count else []
+        return [id for slot in best if score[slot] > 0 and (id := index._ids[slot]) is not None]
+
+
+class _Column:
+    """A numpy array with room to grow."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._room: Any = None
+        self._size = 0
+
+    def append(self, value: float) -> None:
+        import numpy as np
+
+        if self._room is None:
+            self._room = np.zeros(8, dtype=self._kind)
+        elif self._size == len(self._room):
+            self._room = np.concatenate([self._room, np.zeros_like(self._room)])
+        self._room[self._size] = value
+        self._size += 1
+
+    @property
+    def view(self) -> Any:
+        """The values, to read and to change."""
+        import numpy as np
+
+        return np.zeros(0, dtype=self._kind) if self._room is None else self._room[: self._size]
+
+
+class _Posting:
+    """In which memories a term stands, and how often."""
+
+    def __init__(self) -> None:
+        self._slots, self._counts = _Column("i4"), _Column("f4")
+        self.size = 0
+
+    @property
+    def slots(self) -> Any:
+        return self._slots.view[: self.size]
+
+    @property
+    def counts(self) -> Any:
+        return self._counts.view[: self.size]
+
+    def add(self, slot: int, count: int) -> None:
+        if self.size < len(self._slots.view):
+            self._slots.view[self.size], self._counts.view[self.size] = slot, count
+        else:
+            self._slots.append(slot)
+            self._counts.append(count)
+        self.size += 1
+
+    def remove(self, slot: int) -> None:
+        (position,) = (self.slots == slot).nonzero()[0]
+        self.size -= 1
+        slots, counts = self._slots.view, self._counts.view
+        slots[position], counts[position] = slots[self.size], counts[self.size]
+
+
+def _sharpened(share: Any) -> Floats:
+    import numpy as np
+
+    sharp: Floats = np.minimum(share, _HIGHEST) ** _SHARPNESS
+    return sharp
+
+
+def _rarity(frequency: int, count: int) -> float:
+    return math.log(1 + (count - frequency + 0.5) / (frequency + 0.5))

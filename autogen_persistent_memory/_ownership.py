@@ -51,7 +51,11 @@ class Ownership:
             "host": socket.gethostname(),
             "since": utc_now().isoformat(timespec="seconds"),
         }
-        (self._folder / _HOLDER).write_text(json.dumps(me), encoding="utf-8")
+        try:
+            (self._folder / _HOLDER).write_text(json.dumps(me), encoding="utf-8")
+        except BaseException:
+            self._lock.release()
+            raise
 
     def release(self) -> None:
         """Give the folder back."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autogen_core.model_context import ChatCompletionContext, ChatCompletionContextState
@@ -89,7 +89,7 @@ class _Entry:
     """A message of a context, and the form in which the context takes it back."""
 
     message: LLMMessage
-    raw: Any
+    raw: Any = field(compare=False)
 
 
 class _State:

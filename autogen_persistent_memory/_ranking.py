@@ -13,16 +13,26 @@ from ._records import MemoryHit, MemoryRecord
 _MIDPOINT_DAYS = 30
 _WIDTH_DAYS = 10
 _USES_WORTH_HALF = 5
+_LINEAR = 0.8
 _COMPARABLE = 0.05
 """Memories whose similarity differs by less are comparably relevant: recency and frequency may decide between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory that a search brought up, and how similar it is to what was asked."""
+    """A memory that a search brought up, and what speaks for it, each from 0 to about 1."""
 
     record: MemoryRecord
-    similarity: float
+    cosine: float
+    keywords: float = 0.0
+    session: float = 0.0
+    neighbours: float = 0.0
+    is_by_named_speaker: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is a question itself."""
+        return self.record.content.rstrip().endswith("?")
 
 
 def recency(age: timedelta) -> float:
@@ -37,22 +47,30 @@ def frequency(uses: int) -> float:
 
 
 def rank(
-    candidates: Iterable[Candidate], *, now: datetime, policy: RecallPolicy, limit: int, min_similarity: float = 0.0
+    candidates: Iterable[Candidate], *, now: datetime, policy: RecallPolicy, limit: int, only_relevant: bool = False
 ) -> list[MemoryHit]:
-    """The best candidates, best first.
+    """The best candidates, best first; if asked, only those relevant enough to be injected.
 
     Relevance decides what gets in: the most similar ones, where recency and frequency only tip the balance between
     those that are comparably similar. Confidence then orders them.
     """
     hits = [_score(candidate, now, policy) for candidate in candidates]
-    relevant = [hit for hit in hits if hit.similarity >= min_similarity]
+    relevant = [hit for hit in hits if not only_relevant or hit.similarity >= policy.least_similarity(hit.record.kind)]
     admitted = sorted(relevant, key=_relevance, reverse=True)[:limit]
     return sorted(admitted, key=lambda hit: (hit.score + hit.kind_bonus, hit.record.created_at), reverse=True)
 
 
 def _score(candidate: Candidate, now: datetime, policy: RecallPolicy) -> MemoryHit:
     record = candidate.record
-    similarity = min(1.0, max(0.0, candidate.similarity))
+    parts = {
+        "cosine": max(0.0, candidate.cosine),
+        "keywords": policy.keyword_weight * candidate.keywords,
+        "session": policy.session_weight * candidate.session,
+        "neighbours": policy.neighbour_weight * candidate.neighbours,
+        "speaker": policy.speaker_weight * candidate.is_by_named_speaker,
+        "question": -policy.question_weight * candidate.asks,
+    }
+    similarity = _bounded(sum(parts.values()))
     last_touch = max(time for time in (record.created_at, record.updated_at, record.last_used_at) if time)
     how_recent = recency(now - last_touch)
     how_frequent = frequency(record.uses)
@@ -68,7 +86,15 @@ def _score(candidate: Candidate, now: datetime, policy: RecallPolicy) -> MemoryH
         recency=how_recent,
         frequency=how_frequent,
         kind_bonus=policy.kind_bonus.get(record.kind, 0.0),
+        **parts,
     )
+
+
+def _bounded(relevance: float) -> float:
+    """Relevance as a share: as it is up to 0.8, and towards 1 beyond, so that the better of two stays the better."""
+    if relevance <= _LINEAR:
+        return max(0.0, relevance)
+    return 1 - (1 - _LINEAR) * math.exp((_LINEAR - relevance) / (1 - _LINEAR))
 
 
 def _relevance(hit: MemoryHit) -> float:

@@ -87,10 +87,33 @@ class MemoryHit:
     score: float
     """The confidence: the weighted sum of similarity, recency and frequency."""
     similarity: float
+    """How relevant it is: the sum of the parts from `cosine` to `question`, bent below 1 where it exceeds 0.8."""
     recency: float
     frequency: float
+    cosine: float = 0.0
+    """Similarity of meaning, by the embedding."""
+    keywords: float = 0.0
+    """What it gained by holding the question's words."""
+    session: float = 0.0
+    """What it gained by its whole session holding them."""
+    neighbours: float = 0.0
+    """What it gained by similar memories next to it in its session."""
+    speaker: float = 0.0
+    """What it gained because the question names its speaker."""
+    question: float = 0.0
+    """What it lost by being a question itself."""
     kind_bonus: float = 0.0
     """Not part of the score; added when hits are put in order, so that preferences come before equal chatter."""
+
+    def explain(self) -> str:
+        """Why this memory was chosen, in a line or two."""
+        parts = ("cosine", "keywords", "session", "neighbours", "speaker", "question")
+        relevance = " ".join(f"{getattr(self, part):+.2f} {part}" for part in parts if getattr(self, part))
+        return (
+            f"{self.score:.2f} {self.record.content!r}\n"
+            f"     similarity {self.similarity:.2f} ({relevance}), recency {self.recency:.2f}, "
+            f"frequency {self.frequency:.2f}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from datetime import datetime
 from itertools import pairwise
 
 from ._checks import decode_json
-from ._lexical import statement
 from ._records import JSON, MemoryRecord
+from ._statements import statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,10 @@ def resolve(newcomers: Sequence[MemoryRecord], known: Iterable[MemoryRecord], no
             saying[said].append(record.id)
         else:
             record = _merged(restated, newcomer, now)
+        after.pop(record.id, None)  # so that it comes last
         after[record.id] = record
         if record.key is not None:
-            after.update((other.id, other) for other in _linked(record.key, after.values()))
+            after.update((other.id, other) for other in _linked(record.key, after.values(), now))
         outcome.append(record.id)
     return Resolved(
         new=[record for id, record in after.items() if id not in before],
@@ -52,7 +53,11 @@ def resolve(newcomers: Sequence[MemoryRecord], known: Iterable[MemoryRecord], no
 
 
 def newest_of_each_key(records: Iterable[MemoryRecord]) -> list[MemoryRecord]:
-    """One record for each key: should a crash have left two current ones, the newer statement counts."""
+    """One record for each key: the newer statement counts.
+
+    There are two where a crash came between writing one and marking the other, and among what was believed at a past
+    time where a statement was made again later.
+    """
     newest: dict[tuple[str, str], MemoryRecord] = {}
     for record in records:
         slot = ("id", record.id) if record.key is None else ("key", record.key)
@@ -108,9 +113,18 @@ def _merged(known: MemoryRecord, again: MemoryRecord, now: datetime) -> MemoryRe
     )
 
 
-def _linked(key: str, records: Iterable[MemoryRecord]) -> list[MemoryRecord]:
-    """The statements under a key, each but the newest marked as superseded by the next one."""
-    chain = [record for record in records if record.key == key]
+def _linked(key: str, records: Iterable[MemoryRecord], now: datetime) -> list[MemoryRecord]:
+    """The statements under a key, each but the newest marked as superseded by the next one.
+
+    Left out are expired ones, and those whose successor was forgotten: nothing new may hang on them.
+    """
+    told = {record.id: record for record in records if record.key == key}
+    chain = [
+        record
+        for record in told.values()
+        if (record.superseded_by is None or record.superseded_by in told)
+        and (record.expires_at is None or record.expires_at > now)
+    ]
     chain.sort(key=lambda record: record.updated_at)  # stable: of two equally old ones the later newcomer wins
     return [
         replace(older, superseded_by=newer.id, superseded_at=max(newer.updated_at, older.created_at))

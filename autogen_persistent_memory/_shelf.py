@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ._collection import Caller, NamespaceCollection, delete_rows, get_collection
 from ._embeddings import Vector, Vectors
+from ._errors import StoreUnavailableError
 from ._records import MemoryRecord, Selection
 from ._rows import Metadata, to_metadata, to_record, to_usage, to_where
 from ._store import ShelfName
@@ -95,9 +96,13 @@ class ChromaShelf(NamespaceCollection):
     async def remove(self, ids: Sequence[str]) -> int:
         return sum([await self.change(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(len(ids))])
 
+    async def ids(self) -> list[str]:
+        return await self.read(lambda collection: list(collection.get(include=[])["ids"]), [])
+
     async def size(self) -> int:
-        collection = await self._call(self._find)
-        return 0 if collection is None else await self._call(lambda client: collection.count())
+        return await self._call(
+            lambda client: self._use(client, lambda collection: collection.count(), 0, any_embedding=True)
+        )
 
     async def rebuild(
         self, embed: Callable[[Sequence[MemoryRecord]], Awaitable[Vectors]], done: Callable[[int], None]
@@ -106,7 +111,9 @@ class ChromaShelf(NamespaceCollection):
 
         Another process may write meanwhile: each round copies what changed since the one before.
         """
-        old = await self._call(self._find)
+        old = await self._call(
+            lambda client: self._use(client, lambda collection: _checked(collection), None, any_embedding=True)
+        )
         if old is None:
             return
         new = await self._call(self._start_over, writes=True)
@@ -127,6 +134,11 @@ class ChromaShelf(NamespaceCollection):
             for part in _chunks(len(gone)):
                 await self._call(partial(_delete_from, new, gone[part]), writes=True)
             copied = present
+        else:
+            raise StoreUnavailableError(
+                f"The memories of {self._namespace!r} change faster than they can be embedded anew. Nothing was changed; "
+                "try again when fewer processes write to them."
+            )
         await self._call(partial(self._take_place, new), writes=True)
 
     def _start_over(self, client: ClientAPI) -> Collection:
@@ -147,6 +159,12 @@ class ChromaShelf(NamespaceCollection):
     def _records(self, answer: Any) -> list[MemoryRecord]:
         rows = zip(answer["ids"], answer["documents"] or [], answer["metadatas"] or [], strict=True)
         return [to_record(self._namespace, id, document, metadata) for id, document, metadata in rows]
+
+
+def _checked(collection: Collection) -> Collection:
+    """The collection, if it is still there."""
+    collection.count()
+    return collection
 
 
 def _chunks(count: int) -> list[slice]:

@@ -53,9 +53,11 @@ class Folder:
         return client
 
     def close(self, client: ClientAPI) -> None:
-        client.close()
-        if self._ownership is not None:
-            self._ownership.release()
+        try:
+            client.close()
+        finally:
+            if self._ownership is not None:
+                self._ownership.release()
 
     def describe(self, error: BaseException) -> str:
         path, number = self._path, getattr(error, "errno", None)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from ._config import StoreConfig
 from ._embeddings import Vectors
 from ._records import MemoryRecord, Selection
 
+T = TypeVar("T")
 ShelfName = Literal["profile", "session"]
 Space = Literal["value", "state"]
 """Values are the user's own; states are what teams and agents need to go on."""
@@ -71,6 +72,9 @@ class Shelf(Protocol):
         Interrupted at any point, the shelf is either as it was or complete.
         """
 
+    async def ids(self) -> list[str]:
+        """The ids of all rows."""
+
     async def size(self) -> int:
         """How many rows there are, those that are no longer current included, whatever embedding made them."""
 
@@ -118,8 +122,12 @@ class Connection(Protocol):
     def lock(self, namespace: str) -> AbstractAsyncContextManager[None]:
         """Keeps the writers of this process to a namespace from interleaving."""
 
-    async def counters(self) -> dict[tuple[str, ...], int]:
-        """Numbers that all memories of this process on this store share. Change them only under the lock."""
+    async def shared(self, name: str, make: Callable[[], T]) -> T:
+        """An object that all memories of this process on this store share under a name, made on first use."""
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether no other process can write to this store."""
 
     async def close(self) -> None:
         """Let go of the store. A second time does nothing."""

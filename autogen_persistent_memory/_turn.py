@@ -37,12 +37,16 @@ class Turn:
         Raises:
             PersistentMemoryError: Only under `policy.strict`, and only what a developer has to mend.
         """
+        policy = self._engine.policy
+        messages: Sequence[LLMMessage] = ()
         try:
-            hits = await self._update(context)
+            messages = await within(policy.deadline, context.get_messages())
+            block = await self._recall(messages)
+            hits = await self._show(block, context, messages)
         except Exception as error:
             self._log(error)
-            await self._take_back(context)
-            if self._engine.policy.strict and isinstance(error, PersistentMemoryError) and error.needs_developer:
+            await self._take_back(context, messages)
+            if policy.strict and isinstance(error, PersistentMemoryError) and error.needs_developer:
                 raise
             return ()
         if hits:
@@ -57,27 +61,29 @@ class Turn:
             self._shelves,
             limit=policy.limit,
             selection=self._selection,
-            min_similarity=policy.min_similarity,
+            only_relevant=True,
             unless=visible.shows if visible else None,
         )
         confident = [hit for hit in hits if hit.score >= policy.min_score]
         return render(confident, block_id=self._block_id, policy=policy, now=self._engine.clock())
 
-    async def _update(self, context: ChatCompletionContext) -> Sequence[MemoryHit]:
-        policy = self._engine.policy
-        messages = await within(policy.deadline, context.get_messages())
-        query = question(messages, policy)
-        block = None if query is None else await self._recall(query, messages)
-        if (block is None or not block.text) and not self._shows_block(messages):
-            return ()
-        text, hits = (block.text, block.hits) if block else ("", ())
-        shown = await place_block(context, self._block_id, text, messages, system=policy.placement == "system")
-        return hits if shown else ()
-
-    async def _recall(self, query: str, messages: Sequence[LLMMessage]) -> Block:
+    async def _recall(self, messages: Sequence[LLMMessage]) -> Block:
+        query = question(messages, self._engine.policy)
+        if query is None:
+            return Block("", (), 0)
         await self._prepare()
         others = [message for message in messages if block_id_of(message) != self._block_id]
         return await within(self._engine.policy.deadline, self.block(query, VisibleText(others)))
+
+    async def _show(
+        self, block: Block, context: ChatCompletionContext, messages: Sequence[LLMMessage]
+    ) -> Sequence[MemoryHit]:
+        """Put the block into the context, or take out an old one; nothing to do for AutoGen's own contexts takes long."""
+        if not block.text and not self._shows_block(messages):
+            return ()
+        policy = self._engine.policy
+        placing = place_block(context, self._block_id, block.text, messages, system=policy.placement == "system")
+        return block.hits if await within(policy.deadline, placing) else ()
 
     async def _prepare(self) -> None:
         """Wait for the slow first opening, longer than for anything else, but only once."""
@@ -91,12 +97,10 @@ class Turn:
         await within(max(left, policy.deadline), self._engine.prepare())
         self._opening_since = None
 
-    async def _take_back(self, context: ChatCompletionContext) -> None:
+    async def _take_back(self, context: ChatCompletionContext, messages: Sequence[LLMMessage]) -> None:
         """Remove the block of the turn before: what it says may have been superseded or forgotten since."""
         try:
-            messages = await context.get_messages()
-            if self._shows_block(messages):
-                await place_block(context, self._block_id, "", messages)
+            await self._show(Block("", (), 0), context, messages)
         except Exception as error:
             logger.warning("The memories of the turn before stay in the context, since it fails: %r", error)
 

@@ -50,7 +50,10 @@ class ChromaValues(NamespaceCollection):
             rows = await self._rows(ids=_part_ids(head))
             if len(rows) == head["parts"] - 1:  # else it was replaced between the two reads
                 return "".join([head["text"], *(rows[id]["text"] for id in _part_ids(head))])
-        raise StoreUnavailableError(f"The value {name!r} changes faster than it can be read. Try again.")
+        raise StoreUnavailableError(
+            f"The value {name!r} cannot be read: parts of it are missing, or it changes all the time. Try again, or set or "
+            "delete it."
+        )
 
     async def all(self, space: Space) -> dict[str, str]:
         heads = await self._rows(where={"space": space})
@@ -71,6 +74,10 @@ class ChromaValues(NamespaceCollection):
         async with self._lock():
             heads, parts = await self._rows(where={"space": space}), await self._rows(where={"part_of": space})
             await self._delete([*heads, *parts])
+
+    async def clear(self) -> None:
+        async with self._lock():
+            await super().clear()
 
     async def _head(self, space: Space, name: str) -> Metadata | None:
         id = _head_id(space, name)

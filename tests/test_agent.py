@@ -497,7 +497,7 @@ async def test_many_photographs_cost_neither_the_loop_nor_the_deadline(
     memory: PersistentMemory, make_context: Callable[[], ChatCompletionContext]
 ) -> None:
     await memory.remember("Likes green tea")
-    noise = Picture.effect_noise((1200, 1200), 80).convert("RGB")
+    noise = Picture.effect_noise((500, 500), 80).convert("RGB")
     context = make_context()
     for _ in range(3):
         await context.add_message(UserMessage(content=["a photograph", Image(noise)], source="user"))

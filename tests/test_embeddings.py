@@ -287,3 +287,14 @@ async def test_what_another_process_writes_during_reembedding_is_kept() -> None:
     left = {record.content: record.kind for record in await new.records(limit=1000)}
     assert set(left) == {f"fact number {number}" for number in range(50, 150)} | {"told meanwhile"}
     assert left["fact number 100"] == "preference"
+
+
+async def test_reembedding_after_another_memory_cleared_or_reembedded() -> None:
+    store = TemporaryStore()
+    one, other = (PersistentMemory("ann", store=store, embedding=words()) for _ in range(2))
+    await one.remember("Likes tea")
+    assert await other.count() == 1
+    assert await one.reembed(progress=False) == 1
+    assert await other.reembed(progress=False) == 1
+    await one.clear()
+    assert await other.reembed(progress=False) == 0

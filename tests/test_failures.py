@@ -371,3 +371,28 @@ def test_a_loop_closed_without_ceremony_makes_no_noise() -> None:
         check=True,
     )
     assert answer.stderr == ""
+
+
+async def test_a_context_that_hangs_does_not_hang_the_agent(caplog: pytest.LogCaptureFixture) -> None:
+    class Hanging(UnboundedChatCompletionContext):
+        async def get_messages(self) -> Any:
+            await asyncio.sleep(60)
+
+    policy = RecallPolicy(deadline=0.2)
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words(), policy=policy)
+    started = time.monotonic()
+    await memory.update_context(Hanging())
+    assert time.monotonic() - started < 0.2 + SLACK
+    assert len(warnings_in(caplog)) == 1
+
+
+async def test_a_long_message_without_a_sentence_does_not_hold_up_the_loop() -> None:
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words())
+    await memory.remember("Likes green tea")
+    context = UnboundedChatCompletionContext(
+        [UserMessage(content="x" * 200_000, source="user"), UserMessage(content="green tea?", source="user")]
+    )
+    await memory.update_context(context)
+    started = time.monotonic()
+    await memory.update_context(context)
+    assert time.monotonic() - started < SLACK

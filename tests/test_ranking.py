@@ -23,7 +23,7 @@ def candidate(content: str, similarity: float, *, days: float = 0, **fields: obj
     return Candidate(record, similarity)
 
 
-def order(*candidates: Candidate, limit: int = 5, **options: float) -> list[str]:
+def order(*candidates: Candidate, limit: int = 5, **options: bool) -> list[str]:
     return [hit.record.content for hit in rank(candidates, now=NOW, policy=RecallPolicy(), limit=limit, **options)]
 
 
@@ -78,8 +78,10 @@ def test_a_preference_comes_before_equally_relevant_chatter() -> None:
 
 
 def test_only_similarity_lets_a_memory_in() -> None:
-    weak = candidate("weak", 0.1, uses=1000)
-    assert order(weak, candidate("right", 0.4, days=500), min_similarity=0.2) == ["right"]
+    weak, right = candidate("weak", 0.1, uses=1000), candidate("right", 0.4, days=500)
+    chatter = candidate("chatter", 0.4, kind="interaction")
+    assert order(weak, right, chatter, only_relevant=True) == ["right"]
+    assert len(order(weak, right, chatter)) == 3
 
 
 @given(
@@ -94,3 +96,17 @@ def test_scores_are_shares_and_the_list_is_sorted_and_short(rows: list[tuple[flo
     assert len(hits) == min(limit, len(rows))
     assert all(0 <= value <= 1 for hit in hits for value in (hit.score, hit.similarity, hit.recency, hit.frequency))
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_every_part_counts_and_is_shown() -> None:
+    full = Candidate(candidate("Do I?", 0.2).record, 0.2, 0.5, 0.4, 0.3, is_by_named_speaker=True)
+    (hit,) = rank([full], now=NOW, policy=RecallPolicy(), limit=1)
+    parts = (hit.cosine, hit.keywords, hit.session, hit.neighbours, hit.speaker, hit.question)
+    assert parts == pytest.approx((0.2, 0.6 * 0.5, 0.18 * 0.4, 0.25 * 0.3, 0.2, -0.09))
+    assert hit.similarity == pytest.approx(sum(parts))
+
+
+def test_relevance_beyond_the_scale_stays_in_order_and_below_one() -> None:
+    hits = rank([candidate(str(number), number / 2) for number in range(6)], now=NOW, policy=RecallPolicy(), limit=9)
+    assert [hit.record.content for hit in hits] == ["5", "4", "3", "2", "1", "0"]
+    assert all(hit.similarity < 1 for hit in hits)

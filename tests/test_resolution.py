@@ -133,3 +133,17 @@ def test_a_statement_that_gets_a_key_takes_the_slot() -> None:
     changed = {one.id: one for one in resolved.changed}
     assert changed[loose.id].key == "home"
     assert changed[holder.id].superseded_by == loose.id
+
+
+def test_in_a_batch_the_later_statement_under_a_key_wins_also_when_it_restates() -> None:
+    known = record("Lives in Oslo", days=3)
+    batch = [record("Lives in Rome", key="home"), record("Lives in Oslo", key="home")]
+    rome, oslo = take_in(batch, [known]).outcome
+    assert (rome.superseded_by, oslo.superseded_by) == (known.id, None)
+
+
+def test_nothing_new_hangs_on_what_was_forgotten_or_has_expired() -> None:
+    dangling = record("Lives in Rome", days=5, key="home", superseded_by="forgotten", superseded_at=NOW)
+    expired = record("Lives in Bonn", days=2, key="home", expires_at=NOW - timedelta(days=1))
+    late = record("Lives in Oslo", days=9, key="home")
+    assert take_in([late], [dangling, expired]).outcome == [late]

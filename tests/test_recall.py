@@ -1,0 +1,85 @@
+"""Recall by meaning and by words together, with the real model."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from autogen_persistent_memory import PersistentMemory, ServerStore, TemporaryStore
+
+DATA = Path(__file__).parent.parent / "benchmarks" / "data"
+
+
+@pytest.fixture
+def memory() -> PersistentMemory:
+    return PersistentMemory("ann", store=TemporaryStore())
+
+
+async def test_a_rare_word_finds_what_meaning_alone_would_miss(memory: PersistentMemory) -> None:
+    await memory.remember_many(f"The ticket PROJ-{number} is about billing" for number in range(1000, 1040))
+    found = await memory.recall("what was PROJ-1017?", limit=1)
+    assert found.hits[0].record.content == "The ticket PROJ-1017 is about billing"
+    assert found.hits[0].keywords > 0.3
+
+
+async def test_an_answer_is_found_by_the_words_of_its_question(memory: PersistentMemory) -> None:
+    at = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    lines = ["Where did you spend the summer?", "In a small village near Porto", "Sounds lovely", "Did you swim?"]
+    for number, text in enumerate(lines):
+        await memory.session.append("Ann" if number % 2 else "Bob", text, at=at + timedelta(minutes=number))
+    contents = [hit.record.content for hit in await memory.recall("Where did Ann spend the summer?", limit=2)]
+    assert "In a small village near Porto" in contents
+
+
+async def test_a_hit_explains_itself(memory: PersistentMemory) -> None:
+    await memory.session.append("Ann", "I keep bees on the roof")
+    (hit,) = (await memory.recall("Does Ann keep bees?")).hits
+    text = hit.explain()
+    for part in ("similarity", "cosine", "keywords", "speaker", "recency", "frequency", "I keep bees"):
+        assert part in text
+    parts = (hit.cosine, hit.keywords, hit.session, hit.neighbours, hit.speaker, hit.question)
+    assert hit.similarity <= sum(parts)
+
+
+async def test_what_was_forgotten_superseded_or_cleared_is_gone_from_the_keywords(memory: PersistentMemory) -> None:
+    await memory.recall("build the index first")
+    record = await memory.remember("The code word is Xylophone")
+    await memory.remember("The door opens with Zanzibar", key="door")
+    await memory.remember("The door opens with Timbuktu", key="door")
+    assert (await memory.recall("Xylophone", limit=1)).hits[0].keywords > 0
+    await memory.forget(record.id)
+    for word in ("Xylophone", "Zanzibar"):
+        assert all(hit.keywords == 0 for hit in await memory.recall(word))
+    await memory.clear()
+    assert (await memory.recall("Timbuktu")).hits == ()
+
+
+@pytest.mark.parametrize("language", ["de", "es", "ja"])
+async def test_other_languages_work(memory: PersistentMemory, language: str) -> None:
+    rows = [json.loads(line) for line in (DATA / f"smoke_{language}.jsonl").read_text("utf-8").splitlines()]
+    await memory.remember_many([row["fact"] for row in rows])
+    found = [(await memory.recall(row["question"], limit=5)).text for row in rows]
+    right = sum(row["fact"] in text for row, text in zip(rows, found, strict=True))
+    assert right >= 13, f"{right} of {len(rows)}"
+
+
+async def test_another_process_writing_to_the_server_is_found_by_its_words(
+    chroma_server: tuple[str, int], namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process is another connection: its line is a different one, since its timeout differs."""
+    monkeypatch.setattr("autogen_persistent_memory._keywords._LOOK_EVERY", 0)
+    here = PersistentMemory(namespace, store=ServerStore(*chroma_server))
+    there = PersistentMemory(namespace, store=ServerStore(*chroma_server, timeout=9))
+    await here.remember_many(f"plain fact {number}" for number in range(5))
+    assert (await here.recall("Xylophone", limit=1)).hits[0].keywords == 0
+    record = await there.remember("The code word is Xylophone")
+    hit = (await here.recall("Xylophone", limit=1)).hits[0]
+    assert hit.record.id == record.id
+    assert hit.keywords > 0
+    await there.forget(record.id)
+    assert (await here.recall("Xylophone", limit=1)).hits[0].keywords == 0
+    await here.close()
+    await there.close()
