@@ -1,4 +1,4 @@
-# Everything needs only Python (3.10 or newer) and make. The environment is made in .venv, and made anew when
+# Everything needs only Python (3.10 or newer) and make. The environment is made in .venv, and brought up to date when
 # pyproject.toml changes.
 
 PYTHON ?= python3

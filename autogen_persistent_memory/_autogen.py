@@ -159,8 +159,8 @@ class EngineMemory(Memory):
     async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
         """Show the model what is relevant to the user's latest message, as one block that is replaced each turn.
 
-        Called by AutoGen before every turn. Never raises (but see `policy.strict`), never takes longer than
-        `policy.deadline`, never blocks the event loop.
+        Called by AutoGen before every turn. Never raises (but see `policy.strict`), never waits longer for memory than
+        `policy.deadline` (and `policy.opening_deadline` once, for a local store and model to open).
         """
         hits = await self._turn.update(model_context)
         guarded = [_guarded(to_content(hit), self.policy.guard_words) for hit in hits]

@@ -6,10 +6,9 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from ._checks import decode_json
 from ._config import RecallPolicy
@@ -193,7 +192,10 @@ class Engine:
         keywords = await self._keywords_in_step()
         matches = keywords.search(query)
         vector = await self.embedding.embed_query(keywords.without_names(query))
-        found = await asyncio.gather(*(self._candidates(name, vector, matches, believed, limit) for name in shelves))
+        worth_searching = [name for name in shelves if keywords.saw(name) or not self.connection.exclusive]
+        found = await asyncio.gather(
+            *(self._candidates(name, vector, matches, believed, limit) for name in worth_searching)
+        )
         cosine = {id: similarity for near, _ in found for id, similarity in near.items()}
         named, farthest = keywords.speakers_named(query), min(cosine.values(), default=0.0)
         candidates = [
@@ -220,13 +222,12 @@ class Engine:
         policy = self.policy
         keywords = await self._keywords()
         by_words = keywords.best(matches, _BY_WORDS, shelf, policy.session_weight / max(policy.keyword_weight, 0.01))
-        ((near,), told) = await asyncio.gather(
-            self._shelf(shelf).nearest([vector], believed, fetch=max(limit, policy.candidates), enough=limit),
-            self._shelf(shelf).get(by_words),
-        )
+        fetch = max(limit, policy.candidates)
+        (near,) = await self._shelf(shelf).nearest([vector], believed, fetch=fetch, enough=limit)
         cosine = {record.id: similarity for record, similarity in near}
         farthest = min(cosine.values(), default=0.0)
-        more = [record for record in told if record.id not in cosine and believed.matches(record)]
+        told = await self._shelf(shelf).get([id for id in by_words if id not in cosine])
+        more = [record for record in told if believed.matches(record)]
         return cosine | {record.id: farthest for record in more}, [record for record, _ in near] + more
 
     async def _keywords(self) -> Keywords:
@@ -382,14 +383,20 @@ class Engine:
     def _keep_house(self) -> None:
         self._timer_of = None
         if self._connection is not None:
-            task = asyncio.get_running_loop().create_task(_logged(self._housekeeping()))
+            task = asyncio.get_running_loop().create_task(self._housekeeping())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _housekeeping(self) -> None:
-        await self._write_usage()
-        if self._is_time_to_sweep():
-            await self.sweep()
+        """Work that nobody waits for: what goes wrong must not be lost in silence, nor reach the agent."""
+        try:
+            await self._write_usage()
+            if self._is_time_to_sweep():
+                await self.sweep()
+        except PersistentMemoryError as error:
+            logger.warning("Memory could not do its housekeeping, and will try again: %s", error)
+        except Exception:
+            logger.exception("Memory failed in its housekeeping; please report this.")
 
     def _is_time_to_sweep(self) -> bool:
         return self._swept_at is None or self.clock() - self._swept_at >= self.policy.sweep_interval
@@ -397,16 +404,6 @@ class Engine:
 
 class _Numbers(dict[tuple[ShelfName, str], int]):
     """The last sequence number given in each session."""
-
-
-async def _logged(work: Coroutine[Any, Any, Any]) -> None:
-    """Background work must not be lost in silence, nor reach the agent."""
-    try:
-        await work
-    except PersistentMemoryError as error:
-        logger.warning("Memory could not do its housekeeping, and will try again: %s", error)
-    except Exception:
-        logger.exception("Memory failed in its housekeeping; please report this.")
 
 
 def _time_of(record: MemoryRecord) -> tuple[datetime, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ._lexical import KeywordIndex, KeywordMatches
@@ -23,6 +24,7 @@ class Keywords:
         self._mutex = threading.Lock()
         self._index = KeywordIndex()
         self._rows: dict[str, ShelfName] = {}
+        self._on_shelf: Counter[ShelfName] = Counter()
         self._looked_at = 0.0
         self.is_built = False
 
@@ -46,19 +48,24 @@ class Keywords:
         await asyncio.gather(*(self._catch_up(name, shelf) for name, shelf in shelves.items()))
 
     async def _catch_up(self, name: ShelfName, shelf: Shelf) -> None:
-        known = {id for id, on in self._rows.items() if on == name}
-        if await shelf.size() == len(known):
+        if await shelf.size() == self._on_shelf[name]:
             return
+        known = {id for id, on in self._rows.items() if on == name}
         there = await shelf.ids()
         self.remove(known.difference(there))
         new = [id for id in there if id not in known]
         for start in range(0, len(new), _PAGE):
             self.put(name, await shelf.get(new[start : start + _PAGE]))
 
+    def saw(self, shelf: ShelfName) -> bool:
+        """Whether anything was seen on a shelf."""
+        return self._on_shelf[shelf] > 0
+
     def put(self, shelf: ShelfName, records: Iterable[MemoryRecord]) -> None:
         """Take in records that were written."""
         with self._mutex:
             for record in records:
+                self._on_shelf[shelf] += record.id not in self._rows
                 self._rows[record.id] = shelf
                 if record.superseded_by is None:
                     self._index.put(
@@ -76,7 +83,9 @@ class Keywords:
         """Forget records that were deleted."""
         with self._mutex:
             for id in ids:
-                self._rows.pop(id, None)
+                shelf = self._rows.pop(id, None)
+                if shelf is not None:
+                    self._on_shelf[shelf] -= 1
                 self._index.remove(id)
 
     def clear(self, shelf: ShelfName) -> None:
