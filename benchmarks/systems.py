@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from autogen_ext.memory.chromadb import (
 )
 
 from autogen_persistent_memory import MiniLMEmbedding, PersistentMemory, TemporaryStore
+from autogen_persistent_memory._lexical import terms
 from autogen_persistent_memory._minilm import load_minilm
 
 
@@ -162,30 +162,24 @@ class MiniLM:
 
 
 class BM25:
-    """Keywords alone: Snowball stems, English stop words, over "date speaker: text"."""
+    """Keywords alone, over "date speaker: text", with the terms that our own index has."""
 
     def __init__(self, k1: float = 0.9, b: float = 0.4) -> None:
-        import snowballstemmer
-
-        self._stem: Callable[[str], str] = snowballstemmer.stemmer("english").stemWord
         self._k1, self._b = k1, b
         self._items: Sequence[Item] = ()
         self._counts: list[Counter[str]] = []
 
-    def _terms(self, text: str) -> list[str]:
-        return [self._stem(word) for word in re.findall(r"[a-z0-9]+", text.lower()) if word not in STOP_WORDS]
-
     async def store(self, items: Sequence[Item]) -> None:
         self._items = items
         dated = [f"{item.at:%d %B %Y} {item.said}" if item.at else item.said for item in items]
-        self._counts = [Counter(self._terms(text)) for text in dated]
+        self._counts = [Counter(terms(text)) for text in dated]
         self._frequency = Counter(term for counts in self._counts for term in counts)
         self._length = np.array([sum(counts.values()) for counts in self._counts])
 
     async def find(self, question: str, limit: int) -> list[str]:
         scores = np.zeros(len(self._items))
         relative = 1 - self._b + self._b * self._length / max(1, self._length.mean())
-        for term in set(self._terms(question)):
+        for term in set(terms(question)):
             frequency = self._frequency[term]
             weight = math.log(1 + (len(self._items) - frequency + 0.5) / (frequency + 0.5))
             counts = np.array([document[term] for document in self._counts])
@@ -197,122 +191,3 @@ class BM25:
 
 
 SYSTEMS: dict[str, Callable[[], System]] = {"ours": Ours, "autogen": AutoGen, "bm25": BM25, "minilm": MiniLM}
-
-STOP_WORDS = frozenset(
-    [
-        "a",
-        "about",
-        "after",
-        "all",
-        "also",
-        "am",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "be",
-        "because",
-        "been",
-        "before",
-        "being",
-        "but",
-        "by",
-        "can",
-        "could",
-        "d",
-        "did",
-        "do",
-        "does",
-        "doing",
-        "don",
-        "for",
-        "from",
-        "had",
-        "has",
-        "have",
-        "having",
-        "he",
-        "her",
-        "here",
-        "hers",
-        "him",
-        "his",
-        "how",
-        "i",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "just",
-        "ll",
-        "m",
-        "me",
-        "more",
-        "most",
-        "my",
-        "no",
-        "not",
-        "now",
-        "of",
-        "off",
-        "on",
-        "once",
-        "only",
-        "or",
-        "other",
-        "our",
-        "out",
-        "over",
-        "own",
-        "re",
-        "s",
-        "same",
-        "she",
-        "should",
-        "so",
-        "some",
-        "such",
-        "t",
-        "than",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "through",
-        "to",
-        "too",
-        "under",
-        "until",
-        "up",
-        "ve",
-        "very",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "who",
-        "whom",
-        "whose",
-        "why",
-        "will",
-        "with",
-        "would",
-        "you",
-        "your",
-        "yours",
-    ]
-)
