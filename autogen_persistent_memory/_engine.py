@@ -30,6 +30,7 @@ _SAME_AMONG = 20
 _BY_WORDS = 50
 _HOUSEKEEPING_DELAY = 1.0
 _CLOSING_SECONDS = 10.0
+_IMPATIENCE = 0.5
 _TICK = timedelta(microseconds=1)
 
 
@@ -48,6 +49,7 @@ class Engine:
         self._shelves: dict[ShelfName, Shelf] = {}
         self._index: Keywords | None = None
         self._numbers: _Numbers | None = None
+        self._building: asyncio.Task[None] | None = None
         self._used: Counter[str] = Counter()
         self._timer_of: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -189,7 +191,7 @@ class Engine:
         """
         now = at or self.clock()
         believed = replace(selection, current_at=now) if at is None else replace(selection, believed_at=at)
-        keywords = await self._keywords_in_step()
+        keywords = await self._keywords_in_step(patient=self.connection.exclusive or not only_relevant)
         matches = keywords.search(query)
         vector = await self.embedding.embed_query(keywords.without_names(query))
         worth_searching = [name for name in shelves if keywords.saw(name) or not self.connection.exclusive]
@@ -236,16 +238,29 @@ class Engine:
             self._index = await self.connection.shared(f"{self.namespace}\nkeywords", Keywords)
         return self._index
 
-    async def _keywords_in_step(self) -> Keywords:
-        """The keyword index, built if need be, and up to date with what other processes wrote."""
+    async def _keywords_in_step(self, *, patient: bool = True) -> Keywords:
+        """The keyword index, built if need be, and up to date with what other processes wrote.
+
+        Reading a large namespace from a server takes longer than an agent should wait: who is not patient gets the
+        index as far as it is, while it goes on being built.
+        """
         keywords = await self._keywords()
-        shelves = {name: self._shelf(name) for name in SHELVES}
         if not keywords.is_built:
-            async with self.connection.lock(self.namespace):
-                await keywords.build(shelves)
+            loop = asyncio.get_running_loop()
+            if self._building is None or self._building.done() or self._building.get_loop() is not loop:
+                self._building = loop.create_task(self._build(keywords))
+                self._building.add_done_callback(lambda task: task.cancelled() or task.exception())
+            building = self._building
+            done, _ = await asyncio.wait({building}, timeout=None if patient else _IMPATIENCE)
+            if done:
+                await building
         elif not self.connection.exclusive:
-            await keywords.look(shelves)
+            await keywords.look({name: self._shelf(name) for name in SHELVES})
         return keywords
+
+    async def _build(self, keywords: Keywords) -> None:
+        async with self.connection.lock(self.namespace):
+            await keywords.build({name: self._shelf(name) for name in SHELVES})
 
     def reinforce(self, hits: Iterable[MemoryHit]) -> None:
         """Count these memories as used. Written a moment after the turn, by one writer, in one batch."""

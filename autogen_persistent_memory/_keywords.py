@@ -63,8 +63,8 @@ class Keywords:
 
     def put(self, shelf: ShelfName, records: Iterable[MemoryRecord]) -> None:
         """Take in records that were written."""
-        with self._mutex:
-            for record in records:
+        for record in records:
+            with self._mutex:  # for one at a time, so that a search never waits for a whole page
                 self._on_shelf[shelf] += record.id not in self._rows
                 self._rows[record.id] = shelf
                 if record.superseded_by is None:

@@ -272,7 +272,10 @@ class KeywordIndex:
 
 
 class KeywordMatches:
-    """What a search found: for each memory how well its words match, and how well those of its whole session do."""
+    """What a search found: for each memory how well its words match, and how well those of its whole session do.
+
+    Stays valid while the index goes on changing.
+    """
 
     def __init__(self, index: KeywordIndex, keywords: Floats, session: Floats) -> None:
         self._index = index
@@ -282,7 +285,7 @@ class KeywordMatches:
     def of(self, id: str) -> tuple[float, float]:
         """The match of a memory and of its session; both 0 for one that is not in the index."""
         slot = self._index._slots.get(id)
-        if slot is None:
+        if slot is None or slot >= len(self._keywords):  # written since the search
             return 0.0, 0.0
         return float(self._keywords[slot]), float(self._session[slot])
 
@@ -293,7 +296,7 @@ class KeywordMatches:
         index = self._index
         wanted = [index._shelves[shelf] for shelf in shelves if shelf in index._shelves]
         score = self._keywords + session_weight * self._session
-        score = np.where(np.isin(index._shelf_of.view, wanted) & (self._keywords > 1e-4), score, 0)
+        score = np.where(np.isin(index._shelf_of.view[: len(score)], wanted) & (self._keywords > 1e-4), score, 0)
         count = min(count, len(score))
         best: Sequence[int] = np.argpartition(-score, count - 1)[:count].tolist() if count else []
         return [id for slot in best if score[slot] > 0 and (id := index._ids[slot]) is not None]

@@ -89,6 +89,16 @@ def test_only_the_shelves_asked_for_are_searched() -> None:
     assert KeywordIndex().search("tea").best(10, ["profile"], 0.0) == []
 
 
+def test_what_a_search_found_stays_valid_while_the_index_changes() -> None:
+    index = an_index("green tea", "green apples")
+    matches = index.search("green tea")
+    index.put("new", "green tea", shelf="profile")
+    index.put("1", "green pears", shelf="profile")
+    index.remove("0")
+    assert matches.of("new") == (0.0, 0.0)
+    assert matches.best(10, ["profile"], 0.0) == []
+
+
 WORDS = st.sampled_from(["tea", "coffee", "milk", "green", "black", "cup", "Oslo"])
 STEPS = st.lists(st.tuples(st.integers(0, 9), st.lists(WORDS, max_size=4), st.booleans()), max_size=40)
 

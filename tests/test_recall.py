@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from autogen_core.model_context import UnboundedChatCompletionContext
+from autogen_core.models import UserMessage
 
 from autogen_persistent_memory import PersistentMemory, ServerStore, TemporaryStore
 
@@ -83,3 +86,33 @@ async def test_another_process_writing_to_the_server_is_found_by_its_words(
     assert (await here.recall("Xylophone", limit=1)).hits[0].keywords == 0
     await here.close()
     await there.close()
+
+
+async def test_memories_may_be_told_and_recalled_at_the_same_time(memory: PersistentMemory) -> None:
+    await memory.remember("Likes green tea")
+    telling = asyncio.ensure_future(memory.remember_many(f"green tea number {number}" for number in range(150)))
+    while not telling.done():
+        assert (await memory.recall("green tea", limit=3)).hits
+    assert len((await memory.recall("green tea", limit=200)).hits) == 151
+
+
+async def test_an_agent_does_not_wait_for_a_large_index_on_a_server(
+    chroma_server: tuple[str, int], namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from autogen_persistent_memory._keywords import Keywords
+
+    async with PersistentMemory(namespace, store=ServerStore(*chroma_server)) as before:
+        await before.remember("Likes green tea", kind="preference")
+    build, release = Keywords.build, asyncio.Event()
+
+    async def slow_build(self: Keywords, shelves: object) -> None:
+        await release.wait()
+        await build(self, shelves)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Keywords, "build", slow_build)
+    async with PersistentMemory(namespace, store=ServerStore(*chroma_server)) as memory:
+        context = UnboundedChatCompletionContext([UserMessage(content="Which green drink?", source="user")])
+        found = (await memory.update_context(context)).memories.results
+        assert [result.content for result in found] == ["Likes green tea"]
+        release.set()
+        assert (await memory.recall("green tea")).hits[0].keywords > 0
