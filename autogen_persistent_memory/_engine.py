@@ -9,19 +9,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
+from ._catalogue import Catalogue
 from ._checks import decode_json
 from ._config import RecallPolicy
 from ._deadlines import within
 from ._embeddings import Embedding, Vector, Vectors
 from ._errors import PersistentMemoryError
-from ._keywords import Keywords
 from ._lexical import KeywordMatches
 from ._progress import Progress, progress_of
-from ._ranking import Candidate, rank
+from ._ranking import Candidate, contenders, rank
 from ._records import JSON, Clock, Draft, MemoryHit, MemoryRecord, Selection
 from ._resolution import newest_of_each_key, resolve
-from ._store import SHELVES, Connection, MemoryStore, Shelf, ShelfName, Values
+from ._store import SHELVES, Connection, MemoryStore, Near, Shelf, ShelfName, Values
+from ._threads import in_thread
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -31,6 +33,7 @@ _BY_WORDS = 50
 _HOUSEKEEPING_DELAY = 1.0
 _CLOSING_SECONDS = 10.0
 _IMPATIENCE = 0.5
+_LOOKS = 3
 _TICK = timedelta(microseconds=1)
 
 
@@ -47,7 +50,7 @@ class Engine:
         self.clock = clock
         self._connection: Connection | None = None
         self._shelves: dict[ShelfName, Shelf] = {}
-        self._index: Keywords | None = None
+        self._shared_catalogue: Catalogue | None = None
         self._numbers: _Numbers | None = None
         self._building: asyncio.Task[None] | None = None
         self._used: Counter[str] = Counter()
@@ -69,7 +72,7 @@ class Engine:
         """Do the slow local part of opening: load the model, and open the store if it is on this machine."""
         await asyncio.gather(self.embedding.load(), self.connection.prepare())
         if self.connection.exclusive:
-            await self._keywords_in_step()
+            await self._catalogue_in_step()
         self.prepared = True
 
     async def flush(self) -> None:
@@ -92,7 +95,7 @@ class Engine:
             logger.warning("Memory could not do its housekeeping before closing: %s", error or "it took too long")
         finally:
             if self._connection is connection:
-                self._connection, self._shelves, self._index, self._numbers = None, {}, None, None
+                self._connection, self._shelves, self._shared_catalogue, self._numbers = None, {}, None, None
                 self.prepared = False
             await connection.close()
 
@@ -123,7 +126,8 @@ class Engine:
             vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
             await self._shelf(shelf).put(resolved.new, [vector_of[record.id] for record in resolved.new])
             await self._shelf(shelf).amend(resolved.changed)
-            (await self._keywords()).put(shelf, [*resolved.new, *resolved.changed])
+            catalogue = await self._catalogue()
+            await in_thread(lambda: catalogue.put(shelf, [*resolved.new, *resolved.changed]))
             return resolved.outcome
 
     async def _related(
@@ -135,9 +139,9 @@ class Engine:
         told_late = any(draft.at is not None for draft in drafts)
         under_key = Selection() if told_late else believed
         keys = {draft.key for draft in drafts if draft.key is not None}
-        near = await self._shelf(shelf).nearest(mergeable, believed, fetch=_SAME_AMONG, enough=1)
+        near = await self._nearest(shelf, mergeable, believed, fetch=_SAME_AMONG, enough=1, certain=True)
         same_key = await asyncio.gather(*(self._shelf(shelf).select(replace(under_key, key=key)) for key in keys))
-        return [record for pairs in near for record, _ in pairs] + [record for group in same_key for record in group]
+        return [record for _, group in near for record in group] + [record for group in same_key for record in group]
 
     async def _new_record(
         self, shelf: ShelfName, draft: Draft, now: datetime, *, after: datetime | None
@@ -191,76 +195,165 @@ class Engine:
         """
         now = at or self.clock()
         believed = replace(selection, current_at=now) if at is None else replace(selection, believed_at=at)
-        keywords = await self._keywords_in_step(patient=self.connection.exclusive or not only_relevant)
-        matches = keywords.search(query)
-        vector = await self.embedding.embed_query(keywords.without_names(query))
-        worth_searching = [name for name in shelves if keywords.saw(name) or not self.connection.exclusive]
-        found = await asyncio.gather(
-            *(self._candidates(name, vector, matches, believed, limit) for name in worth_searching)
+        catalogue = await self._catalogue_in_step(patient=self.connection.exclusive or not only_relevant)
+        worth_searching = [name for name in shelves if catalogue.saw(name) or not self.connection.exclusive]
+        vector, (matches, by_words) = await asyncio.gather(
+            self.embedding.embed_query(catalogue.without_names(query)),
+            in_thread(lambda: self._search_words(catalogue, query, worth_searching)),
         )
-        cosine = {id: similarity for near, _ in found for id, similarity in near.items()}
-        named, farthest = keywords.speakers_named(query), min(cosine.values(), default=0.0)
-        candidates = [
-            Candidate(
-                record,
-                cosine[record.id],
-                *matches.of(record.id),
-                neighbours=sum(cosine.get(id, farthest) - farthest for id in keywords.neighbours(record.id)),
-                is_by_named_speaker=record.source in named,
-            )
-            for record in newest_of_each_key(record for _, records in found for record in records)
-            if unless is None or not unless(record.content)
-        ]
+        found = await asyncio.gather(
+            *(self._candidates(name, vector, by_words[name], believed, limit) for name in worth_searching)
+        )
+        near = {id: similarity for ids, _ in found for id, similarity in ids.items()}
+        records = newest_of_each_key(
+            record for _, records in found for record in records if unless is None or not unless(record.content)
+        )
+        candidates = self._weigh(query, records, near, matches, catalogue)
+        if not self.connection.exclusive:
+            contending = partial(contenders, policy=self.policy, limit=limit, only_relevant=only_relevant)
+            candidates = await self._up_to_date(candidates, contending, believed, shelves)
         self._keep_house_soon()
         return rank(candidates, now=now, policy=self.policy, limit=limit, only_relevant=only_relevant)
 
+    def _search_words(
+        self, catalogue: Catalogue, query: str, shelves: Sequence[ShelfName]
+    ) -> tuple[KeywordMatches, dict[ShelfName, list[str]]]:
+        """How well memories hold the words of a query, and the ids of those on each shelf that do so best."""
+        matches = catalogue.search(query)
+        session_weight = self.policy.session_weight / max(self.policy.keyword_weight, 0.01)
+        return matches, {name: catalogue.best(matches, _BY_WORDS, name, session_weight) for name in shelves}
+
     async def _candidates(
-        self, shelf: ShelfName, vector: Vector, matches: KeywordMatches, believed: Selection, limit: int
-    ) -> tuple[dict[str, float], list[MemoryRecord]]:
+        self, shelf: ShelfName, vector: Vector, by_words: Sequence[str], believed: Selection, limit: int
+    ) -> tuple[Near, list[MemoryRecord]]:
         """What a shelf holds that is near the vector or has the words, and how near each is.
 
         A memory found by its words alone is at most as near as the farthest found by its vector.
         """
-        policy = self.policy
-        keywords = await self._keywords()
-        by_words = keywords.best(matches, _BY_WORDS, shelf, policy.session_weight / max(policy.keyword_weight, 0.01))
-        fetch = max(limit, policy.candidates)
-        (near,) = await self._shelf(shelf).nearest([vector], believed, fetch=fetch, enough=limit)
-        cosine = {record.id: similarity for record, similarity in near}
-        farthest = min(cosine.values(), default=0.0)
-        told = await self._shelf(shelf).get([id for id in by_words if id not in cosine])
-        more = [record for record in told if believed.matches(record)]
-        return cosine | {record.id: farthest for record in more}, [record for record, _ in near] + more
+        catalogue = await self._catalogue()
+        fetch = max(limit, self.policy.candidates)
+        ((near, records),) = await self._nearest(shelf, [vector], believed, fetch=fetch, enough=limit)
+        more = [record for id in by_words if id not in near and (record := catalogue.record(id)) is not None]
+        more = [record for record in more if believed.matches(record)]
+        farthest = min(near.values(), default=0.0)
+        return near | {record.id: farthest for record in more}, records + more
 
-    async def _keywords(self) -> Keywords:
-        """The keyword index of the namespace, which all memories of the process share."""
-        if self._index is None:
-            self._index = await self.connection.shared(f"{self.namespace}\nkeywords", Keywords)
-        return self._index
+    async def _nearest(
+        self,
+        shelf: ShelfName,
+        vectors: Vectors,
+        believed: Selection,
+        *,
+        fetch: int,
+        enough: int,
+        certain: bool = False,
+        thorough: bool = False,
+    ) -> list[tuple[Near, list[MemoryRecord]]]:
+        """For each vector the nearest records that are meant, and how near each is.
 
-    async def _keywords_in_step(self, *, patient: bool = True) -> Keywords:
-        """The keyword index, built if need be, and up to date with what other processes wrote.
+        The nearest `fetch` rows are looked at, more only where fewer than `enough` of them are meant. What has to be
+        `certain` is read from the store if other processes write there.
+        """
+        nearest = await self._shelf(shelf).nearest(vectors, believed, fetch=fetch, thorough=thorough)
+        ids = list({id for near in nearest for id in near})
+        known = await self._known(shelf, ids, believed, certain=certain)
+        meant = {record.id: record for record in known if believed.matches(record)}
+        found: list[tuple[Near, list[MemoryRecord]]] = []
+        for vector, near in zip(vectors, nearest, strict=True):
+            among = {id: similarity for id, similarity in near.items() if id in meant}
+            found.append((among, [meant[id] for id in among]))
+            if len(among) < enough and len(near) == fetch:
+                found[-1:] = await self._nearest(
+                    shelf, [vector], believed, fetch=4 * fetch, enough=enough, certain=certain, thorough=True
+                )
+        return found
+
+    async def _known(
+        self, shelf: ShelfName, ids: Sequence[str], believed: Selection, *, certain: bool
+    ) -> list[MemoryRecord]:
+        """The records with these ids: from the catalogue, and from the store what that does not hold."""
+        catalogue = await self._catalogue()
+        if certain and not self.connection.exclusive:
+            return await self._shelf(shelf).get(ids)
+        known = [record for id in ids if (record := catalogue.record(id)) is not None]
+        only_current = believed.current_at is not None
+        unknown = [
+            id for id in ids if catalogue.record(id) is None and not (only_current and catalogue.is_superseded(id))
+        ]
+        return known + await self._shelf(shelf).get(unknown)
+
+    def _weigh(
+        self, query: str, records: Sequence[MemoryRecord], near: Near, matches: KeywordMatches, catalogue: Catalogue
+    ) -> list[Candidate]:
+        """The records with everything that speaks for them."""
+        named, farthest = catalogue.speakers_named(query), min(near.values(), default=0.0)
+        ids = [record.id for record in records]
+        beside = catalogue.beside({id: near[id] - farthest for id in ids})
+        return [
+            Candidate(
+                record,
+                near[record.id],
+                *by_words,
+                neighbours,
+                record.source in named,
+                record.content.rstrip()[-1:] == "?",
+            )
+            for record, by_words, neighbours in zip(records, matches.of(ids), beside, strict=True)
+        ]
+
+    async def _up_to_date(
+        self,
+        candidates: list[Candidate],
+        contending: Callable[[list[Candidate]], list[tuple[float, Candidate]]],
+        believed: Selection,
+        shelves: Sequence[ShelfName],
+    ) -> list[Candidate]:
+        """The candidates, without what another process superseded or deleted among those that can be chosen."""
+        catalogue = await self._catalogue()
+        for _ in range(_LOOKS):
+            looked_at = {candidate.record.id: candidate.record for _, candidate in contending(candidates)}
+            fresh = {record.id: record for record in await self.find(list(looked_at), shelves)}
+            changed = {id: fresh.get(id) for id, record in looked_at.items() if fresh.get(id) != record}
+            if not changed:
+                break
+            catalogue.correct(changed)
+            current = [(candidate, changed.get(candidate.record.id, candidate.record)) for candidate in candidates]
+            candidates = [
+                candidate._replace(record=record)
+                for candidate, record in current
+                if record is not None and believed.matches(record)
+            ]
+        return candidates
+
+    async def _catalogue(self) -> Catalogue:
+        """What is known of the namespace, which all memories of the process share."""
+        if self._shared_catalogue is None:
+            self._shared_catalogue = await self.connection.shared(f"{self.namespace}\ncatalogue", Catalogue)
+        return self._shared_catalogue
+
+    async def _catalogue_in_step(self, *, patient: bool = True) -> Catalogue:
+        """The catalogue, built if need be, and up to date with what other processes wrote.
 
         Reading a large namespace from a server takes longer than an agent should wait: who is not patient gets the
-        index as far as it is, while it goes on being built.
+        catalogue as far as it is, while it goes on being built.
         """
-        keywords = await self._keywords()
-        if not keywords.is_built:
+        catalogue = await self._catalogue()
+        if not catalogue.is_built:
             loop = asyncio.get_running_loop()
             if self._building is None or self._building.done() or self._building.get_loop() is not loop:
-                self._building = loop.create_task(self._build(keywords))
+                self._building = loop.create_task(self._build(catalogue))
                 self._building.add_done_callback(lambda task: task.cancelled() or task.exception())
             building = self._building
             done, _ = await asyncio.wait({building}, timeout=None if patient else _IMPATIENCE)
             if done:
                 await building
         elif not self.connection.exclusive:
-            await keywords.look({name: self._shelf(name) for name in SHELVES})
-        return keywords
+            await catalogue.look({name: self._shelf(name) for name in SHELVES})
+        return catalogue
 
-    async def _build(self, keywords: Keywords) -> None:
+    async def _build(self, catalogue: Catalogue) -> None:
         async with self.connection.lock(self.namespace):
-            await keywords.build({name: self._shelf(name) for name in SHELVES})
+            await catalogue.build({name: self._shelf(name) for name in SHELVES})
 
     def reinforce(self, hits: Iterable[MemoryHit]) -> None:
         """Count these memories as used. Written a moment after the turn, by one writer, in one batch."""
@@ -275,9 +368,11 @@ class Engine:
             try:
                 for name in SHELVES:
                     records = await self._shelf(name).get(list(used))
-                    await self._shelf(name).touch(
-                        [replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records]
-                    )
+                    touched = [
+                        replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records
+                    ]
+                    await self._shelf(name).touch(touched)
+                    (await self._catalogue()).put(name, touched)
             except BaseException:
                 self._used.update(used)
                 raise
@@ -347,9 +442,9 @@ class Engine:
         """Delete the profile for good: its records and values."""
         async with self.connection.lock(self.namespace):
             await self.values.check()
+            (await self._catalogue()).start_over()
             await self._shelf("profile").clear()
             await self.values.empty("value")
-            (await self._keywords()).clear("profile")
 
     async def clear(self) -> None:
         """Delete the whole namespace for good."""
@@ -357,16 +452,14 @@ class Engine:
             everything: list[Shelf | Values] = [*(self._shelf(name) for name in SHELVES), self.values]
             for part in everything:
                 await part.check()
+            (await self._catalogue()).start_over()
             for part in everything:
                 await part.clear()
-            for name in SHELVES:
-                (await self._keywords()).clear(name)
 
     async def _remove(self, records: Sequence[MemoryRecord]) -> int:
         ids = [record.id for record in records]
-        removed = sum([await self._shelf(name).remove(ids) for name in SHELVES])
-        (await self._keywords()).remove(ids)
-        return removed
+        (await self._catalogue()).remove(ids)
+        return sum([await self._shelf(name).remove(ids) for name in SHELVES])
 
     # Maintaining
 

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ _K1, _B = 0.9, 0.4
 # What a memory's neighbours in its session add to its own score: a memory often answers or goes on from the one before.
 _PREVIOUS, _BEFORE_THAT, _NEXT, _ANSWERED = 0.3, 0.2, 0.2, 0.35
 _HIGHEST = 1.5
+_NOTHING = 1e-4
 _SHARPNESS = 2.5
 """A memory that holds half of the question's words is worth much less than half of one that holds them all."""
 
@@ -190,13 +191,17 @@ class KeywordIndex:
         if after >= 0:
             self._previous.view[after] = before
 
-    def neighbours(self, id: str) -> list[str]:
-        """The ids of the memories right before and after one in its session."""
-        slot = self._slots.get(id)
-        if slot is None:
-            return []
-        beside = (int(self._previous.view[slot]), int(self._following.view[slot]))
-        return [neighbour for near in beside if near >= 0 and (neighbour := self._ids[near]) is not None]
+    def beside(self, worth: Mapping[str, float]) -> list[float]:
+        """For each of these memories what those right before and after it in its session are worth together."""
+        import numpy as np
+
+        slots = np.array([self._slots.get(id, -1) for id in worth], dtype=np.intp)
+        by_slot = np.zeros(len(self._ids) + 1, dtype=np.float32)  # one more, for -1: no such memory
+        by_slot[slots] = list(worth.values())
+        by_slot[-1] = 0
+        before, after = (np.append(links.view, -1)[slots] for links in (self._previous, self._following))
+        together: list[float] = (by_slot[before] + by_slot[after]).tolist()
+        return together
 
     def speakers_named(self, query: str) -> set[str]:
         """The known speakers whose names stand in the query."""
@@ -242,33 +247,28 @@ class KeywordIndex:
             reachable_by_session += rarity
         own = np.minimum(own / max(reachable, 1e-9), 1)  # to hold a word twice does not make up for another
         sessions /= max(reachable_by_session, 1e-9)
-        return KeywordMatches(self, self._with_neighbours(own), self._of_session(sessions))
+        keywords = self._with_neighbours(own)
+        return KeywordMatches(self, keywords, np.where(self._session_of.view >= 0, sessions[self._session_of.view], 0))
 
     def _with_neighbours(self, own: Floats) -> Floats:
+        """What each memory's own words and those around it in its session are worth."""
         import numpy as np
 
-        if not self._in_session or not own.any():
-            return _sharpened(own)
+        total: Floats = own.copy()
 
-        def at(slots: Any, values: Any) -> Any:
-            return np.where(slots >= 0, values[slots], 0)
+        def pass_on(receivers: Any, share: Any) -> None:
+            """A memory has one neighbour on either side, so none receives twice."""
+            there = receivers >= 0
+            total[receivers[there]] += (share * own[holders])[there]
 
-        previous, following = self._previous.view, self._following.view
-        before_that = np.where(previous >= 0, previous[previous], -1)
-        total = (
-            own
-            + at(previous, own * (_PREVIOUS + _ANSWERED * self._asks.view))
-            + _BEFORE_THAT * at(before_that, own)
-            + _NEXT * at(following, own)
-        )
-        return _sharpened(total)
-
-    def _of_session(self, sessions: Floats) -> Floats:
-        import numpy as np
-
-        numbers = self._session_of.view
-        share: Floats = np.where(numbers >= 0, sessions[numbers], 0)
-        return share
+        holders = own.nonzero()[0]
+        following = self._following.view[holders]
+        pass_on(following, _PREVIOUS + _ANSWERED * self._asks.view[holders])
+        pass_on(np.where(following >= 0, self._following.view[following], -1), _BEFORE_THAT)
+        pass_on(self._previous.view[holders], _NEXT)
+        touched = total.nonzero()[0]
+        total[touched] = np.minimum(total[touched], _HIGHEST) ** _SHARPNESS
+        return total
 
 
 class KeywordMatches:
@@ -282,24 +282,26 @@ class KeywordMatches:
         self._keywords = keywords
         self._session = session
 
-    def of(self, id: str) -> tuple[float, float]:
-        """The match of a memory and of its session; both 0 for one that is not in the index."""
-        slot = self._index._slots.get(id)
-        if slot is None or slot >= len(self._keywords):  # written since the search
-            return 0.0, 0.0
-        return float(self._keywords[slot]), float(self._session[slot])
+    def of(self, ids: Iterable[str]) -> list[tuple[float, float]]:
+        """For each of these memories its match and its session's; both 0 for one that is not in the index."""
+        import numpy as np
 
-    def best(self, count: int, shelves: Iterable[str], session_weight: float) -> list[str]:
-        """The ids of the best matches on these shelves."""
+        size = len(self._keywords)  # what was written since the search lies beyond
+        slots = np.array([min(self._index._slots.get(id, size), size) for id in ids], dtype=np.intp)
+        found = (np.append(values, np.float32(0))[slots].tolist() for values in (self._keywords, self._session))
+        return list(zip(*found, strict=True))
+
+    def best(self, count: int, shelf: str, session_weight: float) -> list[str]:
+        """The ids of the best matches on a shelf."""
         import numpy as np
 
         index = self._index
-        wanted = [index._shelves[shelf] for shelf in shelves if shelf in index._shelves]
-        score = self._keywords + session_weight * self._session
-        score = np.where(np.isin(index._shelf_of.view[: len(score)], wanted) & (self._keywords > 1e-4), score, 0)
-        count = min(count, len(score))
-        best: Sequence[int] = np.argpartition(-score, count - 1)[:count].tolist() if count else []
-        return [id for slot in best if score[slot] > 0 and (id := index._ids[slot]) is not None]
+        slots = (self._keywords > _NOTHING).nonzero()[0]
+        slots = slots[index._shelf_of.view[slots] == index._shelves.get(shelf, -1)]
+        score = self._keywords[slots] + session_weight * self._session[slots]
+        if len(slots) > count:
+            slots = slots[np.argpartition(-score, count - 1)[:count]]
+        return [id for slot in slots.tolist() if (id := index._ids[slot]) is not None]
 
 
 class _Column:
@@ -356,13 +358,6 @@ class _Posting:
         self.size -= 1
         slots, counts = self._slots.view, self._counts.view
         slots[position], counts[position] = slots[self.size], counts[self.size]
-
-
-def _sharpened(share: Any) -> Floats:
-    import numpy as np
-
-    sharp: Floats = np.minimum(share, _HIGHEST) ** _SHARPNESS
-    return sharp
 
 
 def _rarity(frequency: int, count: int) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from heapq import nlargest
+from typing import NamedTuple
 
 from ._config import RecallPolicy
 from ._records import MemoryHit, MemoryRecord
@@ -18,8 +19,7 @@ _COMPARABLE = 0.05
 """Memories whose similarity differs by less are comparably relevant: recency and frequency may decide between them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A memory that a search brought up, and what speaks for it, each from 0 to about 1."""
 
     record: MemoryRecord
@@ -28,11 +28,7 @@ class Candidate:
     session: float = 0.0
     neighbours: float = 0.0
     is_by_named_speaker: bool = False
-
-    @property
-    def asks(self) -> bool:
-        """Whether it is a question itself."""
-        return self.record.content.rstrip().endswith("?")
+    asks: bool = False
 
 
 def recency(age: timedelta) -> float:
@@ -46,31 +42,56 @@ def frequency(uses: int) -> float:
     return uses / (uses + _USES_WORTH_HALF)
 
 
+def similarities(candidates: Iterable[Candidate], policy: RecallPolicy) -> list[float]:
+    """How relevant each is: all that speaks for it in one figure from 0 to 1, which means the same for every question."""
+    by_keywords, by_session, by_neighbours = policy.keyword_weight, policy.session_weight, policy.neighbour_weight
+    by_speaker, by_asking = policy.speaker_weight, policy.question_weight
+    return [
+        _bounded(
+            max(0.0, cosine)
+            + by_keywords * keywords
+            + by_session * session
+            + by_neighbours * neighbours
+            + by_speaker * is_by_named_speaker
+            - by_asking * asks
+        )
+        for _, cosine, keywords, session, neighbours, is_by_named_speaker, asks in candidates
+    ]
+
+
+def contenders(
+    candidates: Sequence[Candidate], *, policy: RecallPolicy, limit: int, only_relevant: bool = False
+) -> list[tuple[float, Candidate]]:
+    """Those that can be among the best, whatever their age and use, each with its similarity.
+
+    If asked, only those relevant enough to be injected.
+    """
+    weighed = list(zip(similarities(candidates, policy), candidates, strict=True))
+    if only_relevant:
+        weighed = [pair for pair in weighed if pair[0] >= policy.least_similarity(pair[1].record.kind)]
+    if len(weighed) <= limit:
+        return weighed
+    bonuses = (0.0, *policy.kind_bonus.values())
+    least = nlargest(limit, (similarity for similarity, _ in weighed))[-1] - _COMPARABLE - max(bonuses) + min(bonuses)
+    return [pair for pair in weighed if pair[0] >= least]
+
+
 def rank(
-    candidates: Iterable[Candidate], *, now: datetime, policy: RecallPolicy, limit: int, only_relevant: bool = False
+    candidates: Sequence[Candidate], *, now: datetime, policy: RecallPolicy, limit: int, only_relevant: bool = False
 ) -> list[MemoryHit]:
     """The best candidates, best first; if asked, only those relevant enough to be injected.
 
     Relevance decides what gets in: the most similar ones, where recency and frequency only tip the balance between
     those that are comparably similar. Confidence then orders them.
     """
-    hits = [_score(candidate, now, policy) for candidate in candidates]
-    relevant = [hit for hit in hits if not only_relevant or hit.similarity >= policy.least_similarity(hit.record.kind)]
-    admitted = sorted(relevant, key=_relevance, reverse=True)[:limit]
+    relevant = contenders(candidates, policy=policy, limit=limit, only_relevant=only_relevant)
+    hits = [_score(similarity, candidate, now, policy) for similarity, candidate in relevant]
+    admitted = nlargest(limit, hits, key=_relevance)
     return sorted(admitted, key=lambda hit: (hit.score + hit.kind_bonus, hit.record.created_at), reverse=True)
 
 
-def _score(candidate: Candidate, now: datetime, policy: RecallPolicy) -> MemoryHit:
+def _score(similarity: float, candidate: Candidate, now: datetime, policy: RecallPolicy) -> MemoryHit:
     record = candidate.record
-    parts = {
-        "cosine": max(0.0, candidate.cosine),
-        "keywords": policy.keyword_weight * candidate.keywords,
-        "session": policy.session_weight * candidate.session,
-        "neighbours": policy.neighbour_weight * candidate.neighbours,
-        "speaker": policy.speaker_weight * candidate.is_by_named_speaker,
-        "question": -policy.question_weight * candidate.asks,
-    }
-    similarity = _bounded(sum(parts.values()))
     last_touch = max(time for time in (record.created_at, record.updated_at, record.last_used_at) if time)
     how_recent = recency(now - last_touch)
     how_frequent = frequency(record.uses)
@@ -85,8 +106,13 @@ def _score(candidate: Candidate, now: datetime, policy: RecallPolicy) -> MemoryH
         similarity=similarity,
         recency=how_recent,
         frequency=how_frequent,
+        cosine=max(0.0, candidate.cosine),
+        keywords=policy.keyword_weight * candidate.keywords,
+        session=policy.session_weight * candidate.session,
+        neighbours=policy.neighbour_weight * candidate.neighbours,
+        speaker=policy.speaker_weight * candidate.is_by_named_speaker,
+        question=-policy.question_weight * candidate.asks,
         kind_bonus=policy.kind_bonus.get(record.kind, 0.0),
-        **parts,
     )
 
 

@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ._collection import Caller, NamespaceCollection, delete_rows, get_collection
-from ._embeddings import Vector, Vectors
+from ._embeddings import Vectors
 from ._errors import StoreUnavailableError
 from ._records import MemoryRecord, Selection
 from ._rows import Metadata, to_metadata, to_record, to_usage, to_where
-from ._store import ShelfName
+from ._store import Near, ShelfName
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -25,8 +25,6 @@ _WRITE_CHUNK = 10
 _READ_PAGE = 1000
 _REBUILD_PAGE = 100
 _REBUILD_ROUNDS = 20
-
-Found = list[tuple[MemoryRecord, float]]
 
 
 class ChromaShelf(NamespaceCollection):
@@ -67,31 +65,22 @@ class ChromaShelf(NamespaceCollection):
 
         return await self.read(pages, [])
 
-    async def nearest(self, vectors: Vectors, selection: Selection, *, fetch: int, enough: int) -> list[Found]:
-        def search(collection: Collection) -> list[Found]:
-            return [self._nearest(collection, vector, selection, fetch, enough) for vector in vectors]
+    async def nearest(
+        self, vectors: Vectors, selection: Selection, *, fetch: int, thorough: bool = False
+    ) -> list[Near]:
+        where = to_where(selection, thorough=thorough)
 
-        return await self.read(search, [[] for _ in vectors])
-
-    def _nearest(self, collection: Collection, vector: Vector, selection: Selection, fetch: int, enough: int) -> Found:
-        where = to_where(selection, thorough=False)
-        while True:
+        def search(collection: Collection) -> list[Near]:
             answer = collection.query(
-                query_embeddings=[vector],
-                n_results=fetch,
-                where=where,
-                include=["documents", "metadatas", "distances"],
+                query_embeddings=list(vectors), n_results=fetch, where=where, include=["distances"]
             )
-            columns = (cast(list[list[Any]], answer[name]) for name in ("ids", "documents", "metadatas", "distances"))
-            rows = list(zip(*(column[0] for column in columns), strict=True))
-            found = [
-                (record, 1.0 - distance)
-                for id, document, metadata, distance in rows
-                if selection.matches(record := to_record(self._namespace, id, document, metadata))
+            distances = cast(list[list[float]], answer["distances"])
+            return [
+                {id: 1.0 - distance for id, distance in zip(*row, strict=True)}
+                for row in zip(answer["ids"], distances, strict=True)
             ]
-            if len(found) >= enough or len(rows) < fetch:
-                return found
-            where, fetch = to_where(selection), fetch * 4
+
+        return await self.read(search, [{} for _ in vectors]) if len(vectors) else []
 
     async def remove(self, ids: Sequence[str]) -> int:
         return sum([await self.change(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(len(ids))])

@@ -19,6 +19,8 @@ T = TypeVar("T")
 ShelfName = Literal["profile", "session"]
 Space = Literal["value", "state"]
 """Values are the user's own; states are what teams and agents need to go on."""
+Near = dict[str, float]
+"""Ids, each with its cosine similarity to what was searched for."""
 SHELVES: tuple[ShelfName, ...] = ("profile", "session")
 
 
@@ -44,11 +46,11 @@ class Shelf(Protocol):
         """All records the selection means, in no particular order."""
 
     async def nearest(
-        self, vectors: Vectors, selection: Selection, *, fetch: int, enough: int
-    ) -> list[list[tuple[MemoryRecord, float]]]:
-        """For each vector the nearest records that the selection means, with their cosine similarity.
+        self, vectors: Vectors, selection: Selection, *, fetch: int, thorough: bool = False
+    ) -> list[Near]:
+        """For each vector the ids of the nearest rows, nearest first, with their cosine similarity.
 
-        The nearest `fetch` are looked at, more only where fewer than `enough` of them are meant.
+        The selection is a hint that spares reading what it does not mean; more so when `thorough`, which takes longer.
         """
 
     async def remove(self, ids: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ import re
 import tempfile
 import threading
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,11 +55,12 @@ def estimate_tokens(text: str) -> int:
     it for other languages: words of up to five letters are one token, longer ones one for every three to four letters,
     capitals one for two, digits and punctuation one a character, letters of other scripts from one to three.
     """
-    words = sum(_word_cost(word) for word in _WORD.findall(text))
+    words = sum(map(_word_cost, _WORD.findall(text)))
     rest = Counter(_WORD.sub("", text))
     return math.ceil(words + sum(_character_cost(ord(character)) * count for character, count in rest.items()))
 
 
+@lru_cache(maxsize=16_384)
 def _word_cost(word: str) -> int:
     if word.isupper():
         return math.ceil(len(word) / 2)

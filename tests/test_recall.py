@@ -73,7 +73,7 @@ async def test_another_process_writing_to_the_server_is_found_by_its_words(
     chroma_server: tuple[str, int], namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other process is another connection: its line is a different one, since its timeout differs."""
-    monkeypatch.setattr("autogen_persistent_memory._keywords._LOOK_EVERY", 0)
+    monkeypatch.setattr("autogen_persistent_memory._catalogue._LOOK_EVERY", 0)
     here = PersistentMemory(namespace, store=ServerStore(*chroma_server))
     there = PersistentMemory(namespace, store=ServerStore(*chroma_server, timeout=9))
     await here.remember_many(f"plain fact {number}" for number in range(5))
@@ -99,17 +99,17 @@ async def test_memories_may_be_told_and_recalled_at_the_same_time(memory: Persis
 async def test_an_agent_does_not_wait_for_a_large_index_on_a_server(
     chroma_server: tuple[str, int], namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from autogen_persistent_memory._keywords import Keywords
+    from autogen_persistent_memory._catalogue import Catalogue
 
     async with PersistentMemory(namespace, store=ServerStore(*chroma_server)) as before:
         await before.remember("Likes green tea", kind="preference")
-    build, release = Keywords.build, asyncio.Event()
+    build, release = Catalogue.build, asyncio.Event()
 
-    async def slow_build(self: Keywords, shelves: object) -> None:
+    async def slow_build(self: Catalogue, shelves: object) -> None:
         await release.wait()
         await build(self, shelves)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Keywords, "build", slow_build)
+    monkeypatch.setattr(Catalogue, "build", slow_build)
     async with PersistentMemory(namespace, store=ServerStore(*chroma_server)) as memory:
         context = UnboundedChatCompletionContext([UserMessage(content="Which green drink?", source="user")])
         found = (await memory.update_context(context)).memories.results

@@ -1,4 +1,4 @@
-"""The keyword index of a namespace: shared by all memories of the process, built on first use, kept in step."""
+"""What a process knows of a namespace: its current records and their words, shared by all its memories, kept in step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ._lexical import KeywordIndex, KeywordMatches
 from ._records import MemoryRecord
@@ -17,13 +17,18 @@ _LOOK_EVERY = 1.5
 _PAGE = 500
 
 
-class Keywords:
-    """An index over the current records on the shelves, and the ids of all rows there, by which changes are noticed."""
+class Catalogue:
+    """The current records of a namespace with an index of their words, and the ids of all its rows.
+
+    Where no other process can write, what it says is true. Where others can, it is a good guess: rows that came or went
+    are noticed soon, rows that changed only when they are read.
+    """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._index = KeywordIndex()
-        self._rows: dict[str, ShelfName] = {}
+        self._records: dict[str, MemoryRecord] = {}
+        self._shelf_of: dict[str, ShelfName] = {}
         self._on_shelf: Counter[ShelfName] = Counter()
         self._looked_at = 0.0
         self.is_built = False
@@ -50,7 +55,7 @@ class Keywords:
     async def _catch_up(self, name: ShelfName, shelf: Shelf) -> None:
         if await shelf.size() == self._on_shelf[name]:
             return
-        known = {id for id, on in self._rows.items() if on == name}
+        known = {id for id, on in self._shelf_of.items() if on == name}
         there = await shelf.ids()
         self.remove(known.difference(there))
         new = [id for id in there if id not in known]
@@ -65,9 +70,15 @@ class Keywords:
         """Take in records that were written."""
         for record in records:
             with self._mutex:  # for one at a time, so that a search never waits for a whole page
-                self._on_shelf[shelf] += record.id not in self._rows
-                self._rows[record.id] = shelf
-                if record.superseded_by is None:
+                self._on_shelf[shelf] += record.id not in self._shelf_of
+                self._shelf_of[record.id] = shelf
+                if record.superseded_by is not None:
+                    self._records.pop(record.id, None)
+                    self._index.remove(record.id)
+                    continue
+                known = self._records.get(record.id)
+                self._records[record.id] = record
+                if known is None or _indexed(known) != _indexed(record):
                     self._index.put(
                         record.id,
                         f"{record.created_at:%d %B %Y} {record.content}",
@@ -76,21 +87,39 @@ class Keywords:
                         session=record.session,
                         order=(record.created_at, record.sequence or 0),
                     )
-                else:
-                    self._index.remove(record.id)
+
+    def correct(self, changed: Mapping[str, MemoryRecord | None]) -> None:
+        """Take in how records that are here were found to be in truth; None for those that are gone."""
+        self.remove([id for id, record in changed.items() if record is None])
+        for id, record in changed.items():
+            shelf = self._shelf_of.get(id)
+            if record is not None and shelf is not None:
+                self.put(shelf, [record])
 
     def remove(self, ids: Iterable[str]) -> None:
         """Forget records that were deleted."""
         with self._mutex:
             for id in ids:
-                shelf = self._rows.pop(id, None)
+                shelf = self._shelf_of.pop(id, None)
                 if shelf is not None:
                     self._on_shelf[shelf] -= 1
+                self._records.pop(id, None)
                 self._index.remove(id)
 
-    def clear(self, shelf: ShelfName) -> None:
-        """Forget all records of a shelf."""
-        self.remove([id for id, on in self._rows.items() if on == shelf])
+    def start_over(self) -> None:
+        """Forget everything, until it is built anew."""
+        with self._mutex:
+            self._index = KeywordIndex()
+            self._records, self._shelf_of, self._on_shelf = {}, {}, Counter()
+            self.is_built = False
+
+    def record(self, id: str) -> MemoryRecord | None:
+        """The current record of that id."""
+        return self._records.get(id)
+
+    def is_superseded(self, id: str) -> bool:
+        """Whether there is a record of that id, but not a current one."""
+        return id in self._shelf_of and id not in self._records
 
     def search(self, query: str) -> KeywordMatches:
         """How well each memory holds the words of a query."""
@@ -100,7 +129,7 @@ class Keywords:
     def best(self, matches: KeywordMatches, count: int, shelf: ShelfName, session_weight: float) -> list[str]:
         """The ids of the best matches on a shelf."""
         with self._mutex:
-            return matches.best(count, [shelf], session_weight)
+            return matches.best(count, shelf, session_weight)
 
     def without_names(self, query: str) -> str:
         """The query without names that say nothing in this namespace."""
@@ -110,6 +139,11 @@ class Keywords:
         """The known speakers whose names stand in the query."""
         return self._index.speakers_named(query)
 
-    def neighbours(self, id: str) -> Sequence[str]:
-        """The ids of the memories right before and after one in its session."""
-        return self._index.neighbours(id)
+    def beside(self, worth: Mapping[str, float]) -> list[float]:
+        """For each of these memories what those right before and after it in its session are worth together."""
+        with self._mutex:
+            return self._index.beside(worth)
+
+
+def _indexed(record: MemoryRecord) -> tuple[object, ...]:
+    return record.content, record.source, record.session, record.created_at, record.sequence
