@@ -6,14 +6,17 @@ Stored text is data. It is put on one line each, cannot close its block, and is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
 
 from ._config import RecallPolicy
 from ._conversation import opening_of
+from ._ranking import in_order
 from ._records import MemoryHit
 from ._tokens import count_tokens
+from ._variety import varied
 
 NOTHING_FOUND = "No relevant memories found."
 CLOSING = "</memory>"
@@ -42,11 +45,12 @@ def paste(hits: Sequence[MemoryHit], max_tokens: int | None = None) -> Block:
 
 
 def render(hits: Sequence[MemoryHit], *, block_id: str, policy: RecallPolicy, now: datetime) -> Block:
-    """The block for a model context; empty where no memory is given or none finds room."""
+    """The block for a model context: of the hits the set that is worth most; empty where there is none or no room."""
 
     def compose(chosen: Sequence[MemoryHit]) -> str:
         if not chosen:
             return ""
+        chosen = in_order(chosen)
         lines = [opening_of(block_id), policy.heading]
         for kind in dict.fromkeys(hit.record.kind for hit in chosen):
             lines.append(f"{policy.headings.get(kind) or neutral(kind).capitalize()}:")
@@ -57,12 +61,17 @@ def render(hits: Sequence[MemoryHit], *, block_id: str, policy: RecallPolicy, no
             ]
         return "\n".join([*lines, CLOSING])
 
-    return _fit(hits, policy.max_tokens, compose)
+    return _fit(varied(hits), policy.max_tokens, compose, limit=policy.limit)
 
 
-def _fit(hits: Sequence[MemoryHit], max_tokens: int | None, compose: Callable[[Sequence[MemoryHit]], str]) -> Block:
-    """As many hits as the budget allows, best first; one that is too long makes room for those behind it."""
-    chosen = list(hits) if max_tokens is None else _affordable(hits, max_tokens, compose)
+def _fit(
+    hits: Sequence[MemoryHit],
+    max_tokens: int | None,
+    compose: Callable[[Sequence[MemoryHit]], str],
+    limit: int | None = None,
+) -> Block:
+    """As many hits as the budget allows; where not even one fits, as much of the first as does."""
+    chosen = list(hits[:limit]) if max_tokens is None else _affordable(hits, max_tokens, compose, limit or len(hits))
     text = compose(chosen)
     if not chosen and hits and max_tokens is not None:
         cut = _cut(hits[0], max_tokens * _LONGEST_TOKEN, lambda hit: count_tokens(compose([hit])) <= max_tokens)
@@ -72,17 +81,33 @@ def _fit(hits: Sequence[MemoryHit], max_tokens: int | None, compose: Callable[[S
 
 
 def _affordable(
-    hits: Sequence[MemoryHit], max_tokens: int, compose: Callable[[Sequence[MemoryHit]], str]
+    hits: Sequence[MemoryHit], max_tokens: int, compose: Callable[[Sequence[MemoryHit]], str], limit: int
 ) -> list[MemoryHit]:
-    chosen: list[MemoryHit] = []
-    left = max_tokens
-    for hit in hits:
-        if len(hit.record.content) > max_tokens * _LONGEST_TOKEN:
-            continue  # without counting a megabyte
-        cost = count_tokens(_line(hit)) if chosen else count_tokens(compose([hit]))
-        if cost <= left:
-            chosen.append(hit)
-            left -= cost
+    """The set within the budget that is worth most, in order; the first hit is in it if it fits.
+
+    Where the first ones do not all fit, the better of two ways to fill it: what comes first, or what is worth most a
+    token.
+    """
+    hits = [hit for hit in hits if len(hit.record.content) <= max_tokens * _LONGEST_TOKEN]  # not to count a megabyte
+    if not hits:
+        return []
+    cost = cache(lambda at: count_tokens(_line(hits[at])))
+    frame = count_tokens(compose(hits[:1])) - cost(0)
+
+    def fill(order: Iterable[int]) -> list[int]:
+        filled: list[int] = []
+        left = max_tokens - frame
+        for at in order:
+            if len(filled) < limit and cost(at) <= left:
+                filled.append(at)
+                left -= cost(at)
+        return sorted(filled)
+
+    filled = fill(range(len(hits)))
+    if filled != list(range(min(limit, len(hits)))):
+        dense = sorted(range(1, len(hits)), key=lambda at: hits[at].similarity / cost(at), reverse=True)
+        filled = max(filled, fill([0, *dense]), key=lambda filled: sum(hits[at].similarity for at in filled))
+    chosen = [hits[at] for at in filled]
     while chosen and count_tokens(compose(chosen)) > max_tokens:
         chosen.pop()
     return chosen

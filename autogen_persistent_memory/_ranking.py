@@ -86,8 +86,13 @@ def rank(
     """
     relevant = contenders(candidates, policy=policy, limit=limit, only_relevant=only_relevant)
     hits = [_score(similarity, candidate, now, policy) for similarity, candidate in relevant]
-    admitted = nlargest(limit, hits, key=_relevance)
-    return sorted(admitted, key=lambda hit: (hit.score + hit.kind_bonus, hit.record.created_at), reverse=True)
+    admitted = nlargest(limit, hits, key=relevance)
+    return in_order(admitted)
+
+
+def in_order(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
+    """The hits by confidence, best first; of equally good ones the newer first."""
+    return sorted(hits, key=lambda hit: (hit.score + hit.kind_bonus, hit.record.created_at), reverse=True)
 
 
 def _score(similarity: float, candidate: Candidate, now: datetime, policy: RecallPolicy) -> MemoryHit:
@@ -123,5 +128,6 @@ def _bounded(relevance: float) -> float:
     return 1 - (1 - _LINEAR) * math.exp((_LINEAR - relevance) / (1 - _LINEAR))
 
 
-def _relevance(hit: MemoryHit) -> float:
+def relevance(hit: MemoryHit) -> float:
+    """By what a hit is admitted: its similarity, and to decide between comparable ones its age, use and kind."""
     return hit.similarity + _COMPARABLE * (hit.recency + hit.frequency) / 2 + hit.kind_bonus

@@ -20,6 +20,9 @@ from ._store import ShelfName
 
 logger = logging.getLogger("autogen_persistent_memory")
 
+_SPARE = 40
+"""So many hits more than a block holds are looked at, for those that repeat others or are too long for its budget."""
+
 
 class Turn:
     """Keeps one block up to date in the model contexts of the agents that have this memory."""
@@ -59,7 +62,7 @@ class Turn:
         hits = await self._engine.recall(
             query,
             self._shelves,
-            limit=policy.limit,
+            limit=policy.limit + _SPARE,
             selection=self._selection,
             only_relevant=True,
             unless=visible.shows if visible else None,

@@ -1,30 +1,16 @@
 import re
 import time
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from toys import NOW, hit
 
-from autogen_persistent_memory import MemoryHit, MemoryRecord, RecallPolicy
+from autogen_persistent_memory import MemoryHit, RecallPolicy
 from autogen_persistent_memory._block import age_in_words, break_words, neutral, paste, render
 from autogen_persistent_memory._tokens import count_tokens
-
-NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
-
-
-def hit(content: str, *, days: float = 0, score: float = 0.5, **fields: object) -> MemoryHit:
-    written = NOW - timedelta(days=days)
-    record = MemoryRecord(
-        id="x",
-        namespace="n",
-        content=content,
-        created_at=written,
-        updated_at=written,
-        **fields,  # type: ignore[arg-type]
-    )
-    return MemoryHit(record=record, score=score, similarity=score, recency=1, frequency=0)
 
 
 def block(*hits: MemoryHit, **policy: object) -> str:
@@ -61,10 +47,10 @@ def test_an_interaction_names_its_speaker() -> None:
 
 def test_the_block_is_headed_delimited_grouped_by_kind_and_dated() -> None:
     text = block(
-        hit("Prefers TypeScript", kind="preference", days=22),
-        hit("Uses PostgreSQL, because of JSONB", kind="decision", days=1),
-        hit("Prefers tea", kind="preference"),
-        hit("Rowing", kind="hobby"),
+        hit("Prefers TypeScript", 0.8, kind="preference", days=22),
+        hit("Uses PostgreSQL, because of JSONB", 0.7, kind="decision", days=1),
+        hit("Prefers tea", 0.6, kind="preference"),
+        hit("Rowing", 0.5, kind="hobby"),
         heading="HEADING",
     )
     assert text == (

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -179,11 +180,19 @@ async def test_a_full_disk_is_explained_and_what_was_stored_stays(small_disk: Pa
         await memory.remember("Likes jam")
 
 
+def remount_read_only(disk: Path) -> None:
+    """Chroma's threads may take a moment to let go of their files."""
+    until = time.monotonic() + 10
+    while subprocess.run(["mount", "-o", "remount,ro", str(disk)], capture_output=True, check=False).returncode:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
 async def test_a_read_only_disk_is_explained(small_disk: Path) -> None:
     path = small_disk / "store"
     async with PersistentMemory("ann", store=EmbeddedStore(path), embedding=words()) as memory:
         await memory.remember("Likes tea")
-    await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    await asyncio.to_thread(remount_read_only, small_disk)
     memory = PersistentMemory("ann", store=EmbeddedStore(path), embedding=words())
     with pytest.raises(StoreUnavailableError, match="AUTOGEN_MEMORY_PATH"):
         await memory.remember("Likes jam")

@@ -88,6 +88,26 @@ async def test_another_process_writing_to_the_server_is_found_by_its_words(
     await there.close()
 
 
+async def test_what_another_process_changed_is_true_at_once(
+    chroma_server: tuple[str, int], namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autogen_persistent_memory._catalogue._LOOK_EVERY", 3600)
+    here = PersistentMemory(namespace, store=ServerStore(*chroma_server))
+    there = PersistentMemory(namespace, store=ServerStore(*chroma_server, timeout=9))
+    doomed = await here.remember("Drinks green tea at dawn")
+    await here.remember("Lives in Oslo", key="home")
+    await here.remember_many(f"plain fact {number}" for number in range(5))
+    assert "Lives in Oslo" in (await here.recall("home in Oslo")).text
+    await there.forget(doomed.id)
+    await there.remember("Lives in Lisbon", key="home")
+    assert "green tea" not in (await here.recall("green tea at dawn", limit=3)).text
+    found = (await here.recall("Where is home? Lives in Oslo?", limit=3)).text
+    assert "Lisbon" in found
+    assert "Oslo" not in found
+    await here.close()
+    await there.close()
+
+
 async def test_memories_may_be_told_and_recalled_at_the_same_time(memory: PersistentMemory) -> None:
     await memory.remember("Likes green tea")
     telling = asyncio.ensure_future(memory.remember_many(f"green tea number {number}" for number in range(150)))

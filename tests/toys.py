@@ -1,4 +1,4 @@
-"""Small stand-ins for what the tests do not test: an embedding by words, a clock that is set by hand."""
+"""Small stand-ins for what the tests do not test: an embedding by words, a clock that is set by hand, a hit."""
 
 from __future__ import annotations
 
@@ -7,9 +7,24 @@ import math
 import re
 from datetime import datetime, timedelta, timezone
 
-from autogen_persistent_memory import CallableEmbedding
+from autogen_persistent_memory import CallableEmbedding, MemoryHit, MemoryRecord
 
 DIMENSIONS = 128
+NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
+
+
+def hit(content: str, score: float = 0.5, *, days: float = 0, **fields: object) -> MemoryHit:
+    """A memory of that age, and how similar and sure it is."""
+    written = NOW - timedelta(days=days)
+    record = MemoryRecord(
+        id="x",
+        namespace="n",
+        content=content,
+        created_at=written,
+        updated_at=written,
+        **fields,  # type: ignore[arg-type]
+    )
+    return MemoryHit(record=record, score=score, similarity=score, recency=1, frequency=0)
 
 
 def word_vectors(texts: list[str]) -> list[list[float]]:

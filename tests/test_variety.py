@@ -1,0 +1,66 @@
+import pytest
+from toys import NOW, hit
+
+from autogen_persistent_memory import MemoryHit, RecallPolicy
+from autogen_persistent_memory._block import render
+from autogen_persistent_memory._variety import varied
+
+
+def contents(*hits: MemoryHit) -> list[str]:
+    return [one.record.content for one in varied(hits)]
+
+
+REPEATED = [
+    ("Loves hiking.", "I really love hiking!"),
+    ("The user's favourite colour is blue", "My favourite colour is blue"),
+    ("東京が好きです", "東京が好きです。"),
+]
+DIFFERENT = [
+    ("Loves hiking", "Does not love hiking"),
+    ("I love hiking", "I don't love hiking"),
+    ("The user loves hiking", "Bob loves hiking"),
+    ("The user loves hiking", "The user's wife loves hiking"),
+    ("Ann reports to Bob", "Bob reports to Ann"),
+    ("The meeting is on 3 May", "The meeting is on 4 May"),
+    ("What?", "Who?"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), REPEATED)
+def test_a_repetition_is_left_out(one: str, other: str) -> None:
+    assert contents(hit(one, 0.9), hit(other, 0.8)) == [one]
+    assert contents(hit(one, 0.8), hit(other, 0.9)) == [other]
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_what_says_something_else_is_no_repetition(one: str, other: str) -> None:
+    assert contents(hit(one, 0.9), hit(other, 0.8)) == [one, other]
+
+
+def test_the_same_words_of_two_speakers_are_two_memories() -> None:
+    ann, bob = hit("I love hiking", 0.9, source="Ann"), hit("I love hiking", 0.8, source="Bob")
+    assert varied([ann, bob]) == [ann, bob]
+
+
+def test_one_much_like_another_comes_after_what_is_nearly_as_relevant() -> None:
+    alike = [hit(f"The deployment of the shop failed on day {number}", 0.6 - number / 100) for number in range(6)]
+    other = hit("The shop runs on AWS", 0.5)
+    assert contents(*alike, other)[1] == "The shop runs on AWS"
+    weak = hit("The user has a cat", 0.3)
+    assert contents(*alike, weak)[-1] == "The user has a cat"
+
+
+def test_near_identical_memories_do_not_fill_the_block() -> None:
+    alike = [hit(f"Had coffee with milk at the office, cup {number}", 0.6) for number in range(20)]
+    others = [hit("Is allergic to hazelnuts", 0.52), hit("Prefers oat milk", 0.5)]
+    block = render([*alike, *others], block_id="a", policy=RecallPolicy(), now=NOW)
+    assert len(block.hits) == 5
+    assert "hazelnuts" in block.text
+    assert "oat milk" in block.text
+
+
+def test_the_budget_holds_the_set_that_is_worth_most() -> None:
+    best, long = hit("Works at Globex", 0.9), hit("An anecdote about work " * 12, 0.62)
+    short = [hit(f"{word} at work", 0.6) for word in ("Coffee", "Chess", "Tennis", "Choir")]
+    block = render([best, long, *short], block_id="a", policy=RecallPolicy(max_tokens=150), now=NOW)
+    assert {one.record.content for one in block.hits} == {one.record.content for one in (best, *short)}
