@@ -157,7 +157,7 @@ class EngineMemory(Memory):
         return replace(selection, session=self._only_session or selection.session)
 
     async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
-        """Show the model what is relevant to the user's latest message, as one block that is replaced each turn.
+        """Show the model what is relevant to what the user asks, as one block that is replaced each turn.
 
         Called by AutoGen before every turn. Never raises (but see `policy.strict`), never waits longer for memory than
         `policy.deadline` (and `policy.opening_deadline` once, for a local store and model to open).

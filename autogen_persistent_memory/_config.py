@@ -99,7 +99,7 @@ class RecallPolicy(_Config):
         description="Words broken up in the copy that AutoGen's text terminations read.",
     )
     user_sources: frozenset[str] = Field(frozenset({"user"}), description="The names under which the user speaks.")
-    query: str | None = Field(None, description="Always recall with this query instead of the user's latest message.")
+    query: str | None = Field(None, description="Always recall with this query instead of what the conversation asks.")
 
     def least_similarity(self, kind: str) -> float:
         """How relevant a memory of a kind must be to be injected."""
@@ -109,7 +109,7 @@ class RecallPolicy(_Config):
     @classmethod
     def _query_is_not_blank(cls, query: str | None) -> str | None:
         if query is not None and not query.strip():
-            raise ValueError("query is blank; leave it out to recall with the user's latest message")
+            raise ValueError("query is blank; leave it out to recall with what the conversation asks")
         return query
 
     @field_serializer("lifetimes")

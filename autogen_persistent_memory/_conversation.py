@@ -1,13 +1,11 @@
-"""Reading a model context: which messages are blocks of ours, what was asked, what the model can see already."""
+"""Reading a model context: which messages are blocks of ours, what they say, what the model can see already."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from autogen_core.models import AssistantMessage, LLMMessage, SystemMessage, UserMessage
-
-from ._config import RecallPolicy
 
 BLOCK_SOURCE = "memory"
 _SENTENCE_END = re.compile(r"(?<=[.!?\n])")
@@ -37,18 +35,6 @@ def text_of(message: LLMMessage) -> str:
     if isinstance(message.content, str):
         return message.content
     return "\n".join(part for part in message.content if isinstance(part, str))
-
-
-def question(messages: Sequence[LLMMessage], policy: RecallPolicy) -> str | None:
-    """What to recall for: the user's latest message, or a teammate's where the user's is out of sight."""
-    if policy.query is not None:
-        return policy.query
-    heard = [message for message in messages if isinstance(message, UserMessage) and block_id_of(message) is None]
-    for candidates in ([message for message in heard if message.source in policy.user_sources], heard):
-        for message in reversed(candidates):
-            if text := text_of(message).strip():
-                return text
-    return None
 
 
 class VisibleText:

@@ -10,11 +10,12 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import LLMMessage
 
 from ._block import Block, render
-from ._conversation import VisibleText, block_id_of, question
+from ._conversation import VisibleText, block_id_of
 from ._deadlines import within
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._placement import place_block
+from ._question import question
 from ._records import MemoryHit, Selection
 from ._store import ShelfName
 
