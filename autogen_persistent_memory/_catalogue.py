@@ -81,8 +81,9 @@ class Catalogue:
                 if known is None or _indexed(known) != _indexed(record):
                     self._index.put(
                         record.id,
-                        f"{record.created_at:%d %B %Y} {record.content}",
+                        record.content,
                         shelf=shelf,
+                        date=f"{record.created_at:%d %B %Y}",
                         speaker=record.source,
                         session=record.session,
                         order=(record.created_at, record.sequence or 0),
@@ -131,13 +132,20 @@ class Catalogue:
         with self._mutex:
             return matches.best(count, shelf, session_weight)
 
-    def without_names(self, query: str) -> str:
-        """The query without names that say nothing in this namespace."""
-        return self._index.without_names(query)
+    def as_said(self, query: str) -> str:
+        """The query as the speakers it names would put it."""
+        with self._mutex:
+            return self._index.as_said(query)
+
+    def particulars(self, ids: Iterable[str]) -> list[int]:
+        """Of each of these memories how many particulars it tells."""
+        with self._mutex:
+            return self._index.particulars(ids)
 
     def speakers_named(self, query: str) -> set[str]:
         """The known speakers whose names stand in the query."""
-        return self._index.speakers_named(query)
+        with self._mutex:
+            return self._index.speakers_named(query)
 
     def beside(self, worth: Mapping[str, float]) -> list[float]:
         """For each of these memories what those right before and after it in its session are worth together."""

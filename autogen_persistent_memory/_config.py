@@ -27,7 +27,7 @@ DEFAULT_HEADINGS = {
     "interaction": "Earlier messages",
 }
 DEFAULT_LIFETIMES = {"context": timedelta(days=30), "temporary": timedelta(days=7)}
-DEFAULT_KIND_MIN_SIMILARITY = {"interaction": 0.45}
+DEFAULT_KIND_MIN_SIMILARITY = {"interaction": 0.48}
 DEFAULT_KIND_BONUS = {"preference": 0.02, "interaction": -0.02}
 
 PATH_VARIABLE = "AUTOGEN_MEMORY_PATH"
@@ -71,6 +71,9 @@ class RecallPolicy(_Config):
         0.25, description="What it gains from similar memories next to it in its session."
     )
     speaker_weight: _Weight = Field(0.2, description="What it gains if the question names its speaker.")
+    particulars_weight: _Weight = Field(
+        0.04, description="What a message gains if it says when, and again if it names something."
+    )
     question_weight: _Weight = Field(0.09, description="What it loses if it only asks something itself.")
     kind_bonus: dict[str, Annotated[float, Field(ge=-1, le=1)]] = Field(
         DEFAULT_KIND_BONUS, description="Added to the score when hits are put in order, by kind."

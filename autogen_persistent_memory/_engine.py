@@ -198,7 +198,7 @@ class Engine:
         catalogue = await self._catalogue_in_step(patient=self.connection.exclusive or not only_relevant)
         worth_searching = [name for name in shelves if catalogue.saw(name) or not self.connection.exclusive]
         vector, (matches, by_words) = await asyncio.gather(
-            self.embedding.embed_query(catalogue.without_names(query)),
+            self.embedding.embed_query(catalogue.as_said(query)),
             in_thread(lambda: self._search_words(catalogue, query, worth_searching)),
         )
         found = await asyncio.gather(
@@ -288,17 +288,24 @@ class Engine:
         """The records with everything that speaks for them."""
         named, farthest = catalogue.speakers_named(query), min(near.values(), default=0.0)
         ids = [record.id for record in records]
-        beside = catalogue.beside({id: near[id] - farthest for id in ids})
+        columns = zip(
+            records,
+            matches.of(ids),
+            catalogue.beside({id: near[id] - farthest for id in ids}),
+            catalogue.particulars(ids),
+            strict=True,
+        )
         return [
             Candidate(
                 record,
                 near[record.id],
                 *by_words,
                 neighbours,
+                particulars if record.kind == "interaction" else 0,
                 record.source in named,
                 record.content.rstrip()[-1:] == "?",
             )
-            for record, by_words, neighbours in zip(records, matches.of(ids), beside, strict=True)
+            for record, by_words, neighbours, particulars in columns
         ]
 
     async def _up_to_date(

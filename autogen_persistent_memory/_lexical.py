@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from ._words import STOP_WORDS, capitalised, is_english, names_within, says_when, terms
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,70 +25,10 @@ if TYPE_CHECKING:
 _K1, _B = 0.9, 0.4
 # What a memory's neighbours in its session add to its own score: a memory often answers or goes on from the one before.
 _PREVIOUS, _BEFORE_THAT, _NEXT, _ANSWERED = 0.3, 0.2, 0.2, 0.35
-_HIGHEST = 1.5
+_HIGHEST = 1.0
 _NOTHING = 1e-4
 _SHARPNESS = 2.5
 """A memory that holds half of the question's words is worth much less than half of one that holds them all."""
-
-_WORD = re.compile(r"\w+")
-_CAPITALISED = re.compile(r"\b[A-Z]\w+")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
-_STOP_WORDS = frozenset(
-    """
-    a about above after again against all also am an and any are aren as at be because been before being below
-    between both but by can could couldn d did didn do does doesn doing don down during each few for from further
-    get go going got had hadn has hasn have haven having he her here hers herself him himself his how i if in into
-    is isn it its itself just kind let like ll m many may me might more most much must my myself no nor not now o
-    of off on once only or other our ours ourselves out over own re s same she should so some sort such t than
-    that the their theirs them themselves then there these they this those through to too type under until up ve
-    very was wasn we were weren what when where which while who whom whose why will with won would wouldn you your
-    yours yourself yourselves
-    """.split()  # noqa: SIM905
-)
-
-
-def terms(text: str) -> list[str]:
-    """The words of a text that can tell memories apart, as the index knows them.
-
-    English words are stemmed, and function and question words dropped. Words with other letters stay as they are;
-    Chinese, Japanese and Korean, which put no spaces between words, are taken apart into pairs of characters.
-    """
-    found: list[str] = []
-    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
-        if word.isascii():
-            if word not in _STOP_WORDS:
-                found.append(_stem(word))
-        elif _CJK.search(word):
-            found += _pairs(word)
-        else:
-            found.append(word)
-    return found
-
-
-def _pairs(word: str) -> list[str]:
-    parts: list[str] = []
-    position = 0
-    for run in _CJK.finditer(word):
-        if run.start() > position:
-            parts.append(word[position : run.start()])
-        characters = run.group()
-        parts += [characters[at : at + 2] for at in range(len(characters) - 1)] or [characters]
-        position = run.end()
-    if position < len(word):
-        parts.append(word[position:])
-    return parts
-
-
-@lru_cache(maxsize=65_536)
-def _stem(word: str) -> str:
-    return str(_stemmer().stemWord(word))
-
-
-@lru_cache(maxsize=1)
-def _stemmer() -> Any:
-    import snowballstemmer
-
-    return snowballstemmer.stemmer("english")
 
 
 class KeywordIndex:
@@ -99,9 +39,11 @@ class KeywordIndex:
         self._ids: list[str | None] = []
         self._terms: list[tuple[str, ...]] = []
         self._names: list[tuple[str, ...]] = []
+        self._names_within: list[tuple[str, ...]] = []
         self._postings: dict[str, _Posting] = {}
         self._lengths, self._previous, self._following = _Column("f4"), _Column("i4"), _Column("i4")
         self._asks, self._session_of, self._shelf_of = _Column("f4"), _Column("i4"), _Column("i4")
+        self._says_when = _Column("i4")
         self._total_length = 0
         self._sessions: dict[str, int] = {}
         self._in_session: list[list[tuple[Any, int]]] = []
@@ -121,15 +63,16 @@ class KeywordIndex:
         text: str,
         *,
         shelf: str,
+        date: str = "",
         speaker: str | None = None,
         session: str | None = None,
         order: Any = None,
     ) -> None:
-        """Add a memory, or replace it. Within a session, memories follow each other by `order`."""
+        """Add a memory, or replace it. It is found by its date as well; within a session, `order` tells what follows what."""
         self.remove(id)
         slot = len(self._ids)
-        counts = Counter(terms(f"{speaker}: {text}" if speaker else text))
-        names = set(_CAPITALISED.findall(text))
+        counts = Counter(terms(f"{speaker or ''} {date} {text}"))
+        names = capitalised(f"{date} {text}")
         if speaker is not None:
             names.add(speaker)
             self._speakers[speaker] += 1
@@ -137,6 +80,8 @@ class KeywordIndex:
         self._ids.append(id)
         self._terms.append(tuple(counts))
         self._names.append((speaker or "", *names))
+        self._names_within.append(tuple(names_within(text)))
+        self._says_when.append(says_when(text))
         self._capitalised.update(names)
         length = sum(counts.values())
         self._total_length += length
@@ -163,7 +108,7 @@ class KeywordIndex:
         self._capitalised.subtract(names)
         self._speakers[speaker] -= bool(speaker)
         self._total_length -= int(self._lengths.view[slot])
-        self._ids[slot], self._terms[slot], self._names[slot] = None, (), ("",)
+        self._ids[slot], self._terms[slot], self._names[slot], self._names_within[slot] = None, (), ("",), ()
         session = int(self._session_of.view[slot])
         if session >= 0:
             chain = self._in_session[session]
@@ -203,23 +148,42 @@ class KeywordIndex:
         together: list[float] = (by_slot[before] + by_slot[after]).tolist()
         return together
 
-    def speakers_named(self, query: str) -> set[str]:
-        """The known speakers whose names stand in the query."""
-        return {name for name in set(_CAPITALISED.findall(query)) if self._speakers.get(name, 0) > 0}
+    def particulars(self, ids: Iterable[str]) -> list[int]:
+        """Of each of these memories how many particulars it tells: whether it says when, and whether it names something."""
+        when = self._says_when.view
+        return [
+            0
+            if (slot := self._slots.get(id)) is None
+            else int(when[slot]) + any(self._speakers.get(name, 0) <= 0 for name in self._names_within[slot])
+            for id in ids
+        ]
 
-    def without_names(self, query: str) -> str:
-        """The query without names that say nothing here: those of speakers, and those that a tenth of all memories hold."""
-        common = max(5, len(self) / 10)
-        empty = {
+    def speakers_named(self, query: str) -> set[str]:
+        """The known speakers whose names, which have a capital, stand in the query."""
+        return {
             name
-            for name in _CAPITALISED.findall(query)
-            if self._speakers.get(name, 0) > 0 or self._capitalised.get(name, 0) > common
+            for name, count in self._speakers.items()
+            if count > 0 and name in query and name[0].isupper() and re.search(rf"\b{re.escape(name)}\b", query)
         }
-        if not empty:
-            return query
-        names = "|".join(re.escape(name) for name in empty)
-        rest = " ".join(re.sub(rf"\b(?:{names})\b(?:['’]s)?", " ", query).split())
-        return rest if terms(rest) else query
+
+    def as_said(self, query: str) -> str:
+        """The query as the speakers it names would put it, who say "I" where others say their names.
+
+        Names that a tenth of all memories hold say nothing here and are left out.
+        """
+        said, english = query, is_english(query)
+        for name in self.speakers_named(query):
+            said = re.sub(rf"\b{re.escape(name)}(?:['’]s\b|(?<=s)['’])", "my" if english else "", said)
+            said = re.sub(rf"\b{re.escape(name)}\b", "I" if english else "", said)
+        common = max(5, len(self) / 10)
+        empty = [
+            re.escape(name)
+            for name in capitalised(said)
+            if self._capitalised.get(name, 0) > common and name.casefold() not in STOP_WORDS
+        ]
+        if empty:
+            said = re.sub(rf"\b(?:{'|'.join(empty)})\b(?:['’]s)?", "", said)
+        return " ".join(said.split()) if terms(said) else query
 
     def search(self, query: str) -> KeywordMatches:
         """How well each memory holds the words of a query."""

@@ -27,6 +27,7 @@ class Candidate(NamedTuple):
     keywords: float = 0.0
     session: float = 0.0
     neighbours: float = 0.0
+    particulars: int = 0
     is_by_named_speaker: bool = False
     asks: bool = False
 
@@ -45,17 +46,18 @@ def frequency(uses: int) -> float:
 def similarities(candidates: Iterable[Candidate], policy: RecallPolicy) -> list[float]:
     """How relevant each is: all that speaks for it in one figure from 0 to 1, which means the same for every question."""
     by_keywords, by_session, by_neighbours = policy.keyword_weight, policy.session_weight, policy.neighbour_weight
-    by_speaker, by_asking = policy.speaker_weight, policy.question_weight
+    by_particulars, by_speaker, by_asking = policy.particulars_weight, policy.speaker_weight, policy.question_weight
     return [
         _bounded(
             max(0.0, cosine)
             + by_keywords * keywords
             + by_session * session
             + by_neighbours * neighbours
+            + by_particulars * particulars
             + by_speaker * is_by_named_speaker
             - by_asking * asks
         )
-        for _, cosine, keywords, session, neighbours, is_by_named_speaker, asks in candidates
+        for _, cosine, keywords, session, neighbours, particulars, is_by_named_speaker, asks in candidates
     ]
 
 
@@ -115,6 +117,7 @@ def _score(similarity: float, candidate: Candidate, now: datetime, policy: Recal
         keywords=policy.keyword_weight * candidate.keywords,
         session=policy.session_weight * candidate.session,
         neighbours=policy.neighbour_weight * candidate.neighbours,
+        particulars=policy.particulars_weight * candidate.particulars,
         speaker=policy.speaker_weight * candidate.is_by_named_speaker,
         question=-policy.question_weight * candidate.asks,
         kind_bonus=policy.kind_bonus.get(record.kind, 0.0),

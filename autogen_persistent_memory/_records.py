@@ -100,6 +100,8 @@ class MemoryHit:
     """What it gained by similar memories next to it in its session."""
     speaker: float = 0.0
     """What it gained because the question names its speaker."""
+    particulars: float = 0.0
+    """What it gained, as a message, by saying when and by naming something."""
     question: float = 0.0
     """What it lost by being a question itself."""
     kind_bonus: float = 0.0
@@ -107,7 +109,7 @@ class MemoryHit:
 
     def explain(self) -> str:
         """Why this memory was chosen, in a line or two."""
-        parts = ("cosine", "keywords", "session", "neighbours", "speaker", "question")
+        parts = ("cosine", "keywords", "session", "neighbours", "speaker", "particulars", "question")
         relevance = " ".join(f"{getattr(self, part):+.2f} {part}" for part in parts if getattr(self, part))
         return (
             f"{self.score:.2f} {self.record.content!r}\n"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ._lexical import terms
 from ._ranking import relevance
 from ._records import MemoryHit
+from ._words import terms
 
 _LIKENESS_COSTS = 0.2
 """What a hit loses if it has all its words in common with one chosen before: as much as what is clearly less relevant."""

@@ -20,8 +20,8 @@ from autogen_ext.memory.chromadb import (
 )
 
 from autogen_persistent_memory import MiniLMEmbedding, PersistentMemory, TemporaryStore
-from autogen_persistent_memory._lexical import terms
 from autogen_persistent_memory._minilm import load_minilm
+from autogen_persistent_memory._words import terms
 
 
 @dataclass(frozen=True)

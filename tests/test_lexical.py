@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_persistent_memory._lexical import KeywordIndex, terms
+from autogen_persistent_memory._lexical import KeywordIndex
+from autogen_persistent_memory._words import terms
 
 TERMS = [
     ("What did Caroline paint?", ["carolin", "paint"]),
@@ -71,16 +72,34 @@ def test_neighbours_follow_the_order_also_when_told_late_or_removed() -> None:
     assert index.beside(worth) == [0.125, 0, 0.5, 0]
 
 
-def test_names_that_say_nothing_are_left_out_of_the_question() -> None:
+def test_a_question_is_put_as_those_it_names_would_say_it() -> None:
     index = KeywordIndex()
     for number in range(40):
         text = f"Berlin number {number}" if number < 20 else f"number {number}"
         index.put(str(number), text, shelf="profile", speaker="Ann" if number % 2 else "Bob")
     index.put("rare", "Oslo is far", shelf="profile")
-    assert index.without_names("What did Ann say about Berlin and Oslo?") == "What did say about and Oslo?"
-    assert index.without_names("Ann's plans") == "plans"
-    assert index.without_names("Ann?") == "Ann?"
+    assert index.as_said("What did Ann say about Berlin and Oslo?") == "What did I say about and Oslo?"
+    assert index.as_said("What are Ann's plans?") == "What are my plans?"
+    assert index.as_said("Wo wohnt Ann?") == "Wo wohnt ?"
+    assert index.as_said("Ann?") == "Ann?"
     assert index.speakers_named("Did Ann tell Carl?") == {"Ann"}
+    assert index.speakers_named("Did Annabel?") == set()
+
+
+def test_particulars_are_times_and_names_that_are_not_the_speakers() -> None:
+    index = KeywordIndex()
+    said = {
+        "plain": "I went to the lake",
+        "when": "I went yesterday, in 2023",
+        "name": "I went to Oslo",
+        "both": "I went to Oslo in June",
+        "speaker": "I went with Bob",
+    }
+    for id, text in said.items():
+        index.put(id, text, shelf="session", date="3 May 2024", speaker="Ann")
+    assert index.particulars([*said, "unknown"]) == [0, 1, 1, 2, 1, 0]
+    index.put("his", "me too", shelf="session", speaker="Bob")
+    assert index.particulars(["speaker"]) == [0]
 
 
 def test_only_the_shelves_asked_for_are_searched() -> None:

@@ -99,10 +99,10 @@ def test_scores_are_shares_and_the_list_is_sorted_and_short(rows: list[tuple[flo
 
 
 def test_every_part_counts_and_is_shown() -> None:
-    full = Candidate(candidate("Do I?", 0.2).record, 0.2, 0.5, 0.4, 0.3, is_by_named_speaker=True, asks=True)
+    full = Candidate(candidate("Do I?", 0.2).record, 0.1, 0.5, 0.4, 0.3, 2, is_by_named_speaker=True, asks=True)
     (hit,) = rank([full], now=NOW, policy=RecallPolicy(), limit=1)
-    parts = (hit.cosine, hit.keywords, hit.session, hit.neighbours, hit.speaker, hit.question)
-    assert parts == pytest.approx((0.2, 0.6 * 0.5, 0.18 * 0.4, 0.25 * 0.3, 0.2, -0.09))
+    parts = (hit.cosine, hit.keywords, hit.session, hit.neighbours, hit.particulars, hit.speaker, hit.question)
+    assert parts == pytest.approx((0.1, 0.6 * 0.5, 0.18 * 0.4, 0.25 * 0.3, 0.04 * 2, 0.2, -0.09))
     assert hit.similarity == pytest.approx(sum(parts))
 
 
