@@ -9,31 +9,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 
-from ._catalogue import Catalogue
 from ._checks import decode_json
 from ._config import RecallPolicy
 from ._deadlines import within
-from ._embeddings import Embedding, Vector, Vectors
+from ._embeddings import Embedding, Vectors
 from ._errors import PersistentMemoryError
-from ._lexical import KeywordMatches
+from ._holdings import Holdings
 from ._progress import Progress, progress_of
-from ._ranking import Candidate, contenders, rank
 from ._records import JSON, Clock, Draft, MemoryHit, MemoryRecord, Selection
 from ._resolution import newest_of_each_key, resolve
-from ._store import SHELVES, Connection, MemoryStore, Near, Shelf, ShelfName, Values
+from ._search import Search
+from ._store import SHELVES, MemoryStore, Shelf, ShelfName, Values
 from ._threads import in_thread
 
 logger = logging.getLogger("autogen_persistent_memory")
 
 _BATCH = 64
 _SAME_AMONG = 20
-_BY_WORDS = 50
 _HOUSEKEEPING_DELAY = 1.0
 _CLOSING_SECONDS = 10.0
-_IMPATIENCE = 0.5
-_LOOKS = 3
 _TICK = timedelta(microseconds=1)
 
 
@@ -48,11 +43,7 @@ class Engine:
         self.embedding = embedding
         self.policy = policy
         self.clock = clock
-        self._connection: Connection | None = None
-        self._shelves: dict[ShelfName, Shelf] = {}
-        self._shared_catalogue: Catalogue | None = None
-        self._numbers: _Numbers | None = None
-        self._building: asyncio.Task[None] | None = None
+        self._holdings: Holdings | None = None
         self._used: Counter[str] = Counter()
         self._timer_of: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -62,22 +53,20 @@ class Engine:
     # Opening and closing
 
     @property
-    def connection(self) -> Connection:
-        """The connection to the store, which opens itself when it is used."""
-        if self._connection is None:
-            self._connection = self.store.connect()
-        return self._connection
+    def holdings(self) -> Holdings:
+        """What the namespace holds, on a store that opens itself when it is used."""
+        if self._holdings is None:
+            self._holdings = Holdings(self.namespace, self.store.connect(), self.embedding.id)
+        return self._holdings
 
     async def prepare(self) -> None:
         """Do the slow local part of opening: load the model, and open the store if it is on this machine."""
-        await asyncio.gather(self.embedding.load(), self.connection.prepare())
-        if self.connection.exclusive:
-            await self._catalogue_in_step()
+        await asyncio.gather(self.embedding.load(), self.holdings.prepare())
         self.prepared = True
 
     async def flush(self) -> None:
         """Write what is pending, delete what has expired, and wait for all of it."""
-        if self._connection is None:
+        if self._holdings is None:
             return
         await self._write_usage()
         await self.sweep()
@@ -86,18 +75,18 @@ class Engine:
 
     async def close(self) -> None:
         """Flush, and let go of the store."""
-        connection = self._connection
-        if connection is None:
+        holdings = self._holdings
+        if holdings is None:
             return
         try:
             await within(_CLOSING_SECONDS, self.flush())
         except (PersistentMemoryError, asyncio.TimeoutError) as error:
             logger.warning("Memory could not do its housekeeping before closing: %s", error or "it took too long")
         finally:
-            if self._connection is connection:
-                self._connection, self._shelves, self._shared_catalogue, self._numbers = None, {}, None, None
+            if self._holdings is holdings:
+                self._holdings = None
                 self.prepared = False
-            await connection.close()
+            await holdings.connection.close()
 
     # Remembering
 
@@ -117,16 +106,16 @@ class Engine:
 
     async def _store_batch(self, shelf: ShelfName, drafts: Sequence[Draft], vectors: Vectors) -> list[MemoryRecord]:
         """Store a batch as a whole, even if whoever asked for it is cancelled."""
-        async with self.connection.lock(self.namespace):
+        async with self.holdings.lock():
             now = self.clock()
             known = await self._related(shelf, drafts, vectors, now)
             told = {record.key: record.updated_at for record in sorted(known, key=_time_of)}
             newcomers = [await self._new_record(shelf, draft, now, after=told.get(draft.key)) for draft in drafts]
             resolved = resolve(newcomers, known, now)
             vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
-            await self._shelf(shelf).put(resolved.new, [vector_of[record.id] for record in resolved.new])
-            await self._shelf(shelf).amend(resolved.changed)
-            catalogue = await self._catalogue()
+            await self.holdings.shelf(shelf).put(resolved.new, [vector_of[record.id] for record in resolved.new])
+            await self.holdings.shelf(shelf).amend(resolved.changed)
+            catalogue = await self.holdings.catalogue()
             await in_thread(lambda: catalogue.put(shelf, [*resolved.new, *resolved.changed]))
             return resolved.outcome
 
@@ -139,8 +128,10 @@ class Engine:
         told_late = any(draft.at is not None for draft in drafts)
         under_key = Selection() if told_late else believed
         keys = {draft.key for draft in drafts if draft.key is not None}
-        near = await self._nearest(shelf, mergeable, believed, fetch=_SAME_AMONG, enough=1, certain=True)
-        same_key = await asyncio.gather(*(self._shelf(shelf).select(replace(under_key, key=key)) for key in keys))
+        near = await self.holdings.nearest(shelf, mergeable, believed, fetch=_SAME_AMONG, enough=1, certain=True)
+        same_key = await asyncio.gather(
+            *(self.holdings.shelf(shelf).select(replace(under_key, key=key)) for key in keys)
+        )
         return [record for _, group in near for record in group] + [record for group in same_key for record in group]
 
     async def _new_record(
@@ -158,7 +149,7 @@ class Engine:
             key=draft.key,
             source=draft.source,
             session=draft.session,
-            sequence=None if draft.session is None else await self._sequence(shelf, draft.session),
+            sequence=None if draft.session is None else await self.holdings.next_number(shelf, draft.session),
             origin=draft.origin,
             created_at=written,
             updated_at=written,
@@ -167,14 +158,6 @@ class Engine:
             mime_type=draft.mime_type,
             metadata=draft.metadata,
         )
-
-    async def _sequence(self, shelf: ShelfName, session: str) -> int:
-        numbers = self._numbers = await self.connection.shared(f"{self.namespace}\nsequences", _Numbers)
-        if (shelf, session) not in numbers:
-            earlier = await self._shelf(shelf).select(Selection(session=session))
-            numbers[shelf, session] = max((record.sequence or 0 for record in earlier), default=0)
-        numbers[shelf, session] += 1
-        return numbers[shelf, session]
 
     # Recalling
 
@@ -195,172 +178,10 @@ class Engine:
         """
         now = at or self.clock()
         believed = replace(selection, current_at=now) if at is None else replace(selection, believed_at=at)
-        catalogue = await self._catalogue_in_step(patient=self.connection.exclusive or not only_relevant)
-        worth_searching = [name for name in shelves if catalogue.saw(name) or not self.connection.exclusive]
-        vector, (matches, by_words) = await asyncio.gather(
-            self.embedding.embed_query(catalogue.as_said(query)),
-            in_thread(lambda: self._search_words(catalogue, query, worth_searching)),
-        )
-        found = await asyncio.gather(
-            *(self._candidates(name, vector, by_words[name], believed, limit) for name in worth_searching)
-        )
-        near = {id: similarity for ids, _ in found for id, similarity in ids.items()}
-        records = newest_of_each_key(
-            record for _, records in found for record in records if unless is None or not unless(record.content)
-        )
-        candidates = self._weigh(query, records, near, matches, catalogue)
-        if not self.connection.exclusive:
-            contending = partial(contenders, policy=self.policy, limit=limit, only_relevant=only_relevant)
-            candidates = await self._up_to_date(candidates, contending, believed, shelves)
+        search = Search(query, self.holdings, self.embedding, self.policy, limit=limit, only_relevant=only_relevant)
+        hits = await search.run(shelves, believed, now, unless)
         self._keep_house_soon()
-        return rank(candidates, now=now, policy=self.policy, limit=limit, only_relevant=only_relevant)
-
-    def _search_words(
-        self, catalogue: Catalogue, query: str, shelves: Sequence[ShelfName]
-    ) -> tuple[KeywordMatches, dict[ShelfName, list[str]]]:
-        """How well memories hold the words of a query, and the ids of those on each shelf that do so best."""
-        matches = catalogue.search(query)
-        session_weight = self.policy.session_weight / max(self.policy.keyword_weight, 0.01)
-        return matches, {name: catalogue.best(matches, _BY_WORDS, name, session_weight) for name in shelves}
-
-    async def _candidates(
-        self, shelf: ShelfName, vector: Vector, by_words: Sequence[str], believed: Selection, limit: int
-    ) -> tuple[Near, list[MemoryRecord]]:
-        """What a shelf holds that is near the vector or has the words, and how near each is.
-
-        A memory found by its words alone is at most as near as the farthest found by its vector.
-        """
-        catalogue = await self._catalogue()
-        fetch = max(limit, self.policy.candidates)
-        ((near, records),) = await self._nearest(shelf, [vector], believed, fetch=fetch, enough=limit)
-        more = [record for id in by_words if id not in near and (record := catalogue.record(id)) is not None]
-        more = [record for record in more if believed.matches(record)]
-        farthest = min(near.values(), default=0.0)
-        return near | {record.id: farthest for record in more}, records + more
-
-    async def _nearest(
-        self,
-        shelf: ShelfName,
-        vectors: Vectors,
-        believed: Selection,
-        *,
-        fetch: int,
-        enough: int,
-        certain: bool = False,
-        thorough: bool = False,
-    ) -> list[tuple[Near, list[MemoryRecord]]]:
-        """For each vector the nearest records that are meant, and how near each is.
-
-        The nearest `fetch` rows are looked at, more only where fewer than `enough` of them are meant. What has to be
-        `certain` is read from the store if other processes write there.
-        """
-        nearest = await self._shelf(shelf).nearest(vectors, believed, fetch=fetch, thorough=thorough)
-        ids = list({id for near in nearest for id in near})
-        known = await self._known(shelf, ids, believed, certain=certain)
-        meant = {record.id: record for record in known if believed.matches(record)}
-        found: list[tuple[Near, list[MemoryRecord]]] = []
-        for vector, near in zip(vectors, nearest, strict=True):
-            among = {id: similarity for id, similarity in near.items() if id in meant}
-            found.append((among, [meant[id] for id in among]))
-            if len(among) < enough and len(near) == fetch:
-                found[-1:] = await self._nearest(
-                    shelf, [vector], believed, fetch=4 * fetch, enough=enough, certain=certain, thorough=True
-                )
-        return found
-
-    async def _known(
-        self, shelf: ShelfName, ids: Sequence[str], believed: Selection, *, certain: bool
-    ) -> list[MemoryRecord]:
-        """The records with these ids: from the catalogue, and from the store what that does not hold."""
-        catalogue = await self._catalogue()
-        if certain and not self.connection.exclusive:
-            return await self._shelf(shelf).get(ids)
-        known = [record for id in ids if (record := catalogue.record(id)) is not None]
-        only_current = believed.current_at is not None
-        unknown = [
-            id for id in ids if catalogue.record(id) is None and not (only_current and catalogue.is_superseded(id))
-        ]
-        return known + await self._shelf(shelf).get(unknown)
-
-    def _weigh(
-        self, query: str, records: Sequence[MemoryRecord], near: Near, matches: KeywordMatches, catalogue: Catalogue
-    ) -> list[Candidate]:
-        """The records with everything that speaks for them."""
-        named, farthest = catalogue.speakers_named(query), min(near.values(), default=0.0)
-        ids = [record.id for record in records]
-        columns = zip(
-            records,
-            matches.of(ids),
-            catalogue.beside({id: near[id] - farthest for id in ids}),
-            catalogue.particulars(ids),
-            strict=True,
-        )
-        return [
-            Candidate(
-                record,
-                near[record.id],
-                *by_words,
-                neighbours,
-                particulars if record.kind == "interaction" else 0,
-                record.source in named,
-                record.content.rstrip()[-1:] == "?",
-            )
-            for record, by_words, neighbours, particulars in columns
-        ]
-
-    async def _up_to_date(
-        self,
-        candidates: list[Candidate],
-        contending: Callable[[list[Candidate]], list[tuple[float, Candidate]]],
-        believed: Selection,
-        shelves: Sequence[ShelfName],
-    ) -> list[Candidate]:
-        """The candidates, without what another process superseded or deleted among those that can be chosen."""
-        catalogue = await self._catalogue()
-        for _ in range(_LOOKS):
-            looked_at = {candidate.record.id: candidate.record for _, candidate in contending(candidates)}
-            fresh = {record.id: record for record in await self.find(list(looked_at), shelves)}
-            changed = {id: fresh.get(id) for id, record in looked_at.items() if fresh.get(id) != record}
-            if not changed:
-                break
-            catalogue.correct(changed)
-            current = [(candidate, changed.get(candidate.record.id, candidate.record)) for candidate in candidates]
-            candidates = [
-                candidate._replace(record=record)
-                for candidate, record in current
-                if record is not None and believed.matches(record)
-            ]
-        return candidates
-
-    async def _catalogue(self) -> Catalogue:
-        """What is known of the namespace, which all memories of the process share."""
-        if self._shared_catalogue is None:
-            self._shared_catalogue = await self.connection.shared(f"{self.namespace}\ncatalogue", Catalogue)
-        return self._shared_catalogue
-
-    async def _catalogue_in_step(self, *, patient: bool = True) -> Catalogue:
-        """The catalogue, built if need be, and up to date with what other processes wrote.
-
-        Reading a large namespace from a server takes longer than an agent should wait: who is not patient gets the
-        catalogue as far as it is, while it goes on being built.
-        """
-        catalogue = await self._catalogue()
-        if not catalogue.is_built:
-            loop = asyncio.get_running_loop()
-            if self._building is None or self._building.done() or self._building.get_loop() is not loop:
-                self._building = loop.create_task(self._build(catalogue))
-                self._building.add_done_callback(lambda task: task.cancelled() or task.exception())
-            building = self._building
-            done, _ = await asyncio.wait({building}, timeout=None if patient else _IMPATIENCE)
-            if done:
-                await building
-        elif not self.connection.exclusive:
-            await catalogue.look({name: self._shelf(name) for name in SHELVES})
-        return catalogue
-
-    async def _build(self, catalogue: Catalogue) -> None:
-        async with self.connection.lock(self.namespace):
-            await catalogue.build({name: self._shelf(name) for name in SHELVES})
+        return hits
 
     def reinforce(self, hits: Iterable[MemoryHit]) -> None:
         """Count these memories as used. Written a moment after the turn, by one writer, in one batch."""
@@ -370,16 +191,16 @@ class Engine:
     async def _write_usage(self) -> None:
         if not self._used:
             return
-        async with self.connection.lock(self.namespace):
+        async with self.holdings.lock():
             used, self._used, now = self._used, Counter(), self.clock()
             try:
                 for name in SHELVES:
-                    records = await self._shelf(name).get(list(used))
+                    records = await self.holdings.shelf(name).get(list(used))
                     touched = [
                         replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records
                     ]
-                    await self._shelf(name).touch(touched)
-                    (await self._catalogue()).put(name, touched)
+                    await self.holdings.shelf(name).touch(touched)
+                    (await self.holdings.catalogue()).put(name, touched)
             except BaseException:
                 self._used.update(used)
                 raise
@@ -388,8 +209,7 @@ class Engine:
 
     async def find(self, ids: Sequence[str], shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
         """The records with these ids, current or not."""
-        found = await asyncio.gather(*(self._shelf(name).get(ids) for name in shelves))
-        return [record for records in found for record in records]
+        return await self.holdings.find(ids, shelves)
 
     async def select(
         self, selection: Selection, shelves: Sequence[ShelfName], *, history: bool = False
@@ -397,7 +217,7 @@ class Engine:
         """The records the selection means, newest first; those no longer current only when history is asked for."""
         if not history:
             selection = replace(selection, current_at=self.clock())
-        found = await asyncio.gather(*(self._shelf(name).select(selection) for name in shelves))
+        found = await asyncio.gather(*(self.holdings.shelf(name).select(selection) for name in shelves))
         records = [record for records in found for record in records]
         return sorted(records if history else newest_of_each_key(records), key=_time_of, reverse=True)
 
@@ -421,7 +241,7 @@ class Engine:
     @property
     def values(self) -> Values:
         """The named values of the namespace."""
-        return self.connection.values(self.namespace)
+        return self.holdings.values
 
     # Forgetting
 
@@ -429,7 +249,7 @@ class Engine:
         self, selection: Selection, shelves: Sequence[ShelfName], *, id: str | None = None, history: bool = False
     ) -> int:
         """Delete for good what the selection means, and what has this id; how many."""
-        async with self.connection.lock(self.namespace):
+        async with self.holdings.lock():
             if id is None:
                 doomed = await self.select(selection, shelves, history=history)
             else:
@@ -442,31 +262,31 @@ class Engine:
     async def sweep(self) -> int:
         """Delete what has expired; how many."""
         self._swept_at = self.clock()
-        async with self.connection.lock(self.namespace):
+        async with self.holdings.lock():
             return await self._remove(await self.select(Selection(expired_at=self._swept_at), SHELVES, history=True))
 
     async def clear_profile(self) -> None:
         """Delete the profile for good: its records and values."""
-        async with self.connection.lock(self.namespace):
+        async with self.holdings.lock():
             await self.values.check()
-            (await self._catalogue()).start_over()
-            await self._shelf("profile").clear()
+            (await self.holdings.catalogue()).start_over()
+            await self.holdings.shelf("profile").clear()
             await self.values.empty("value")
 
     async def clear(self) -> None:
         """Delete the whole namespace for good."""
-        async with self.connection.lock(self.namespace):
-            everything: list[Shelf | Values] = [*(self._shelf(name) for name in SHELVES), self.values]
+        async with self.holdings.lock():
+            everything: list[Shelf | Values] = [*(self.holdings.shelf(name) for name in SHELVES), self.values]
             for part in everything:
                 await part.check()
-            (await self._catalogue()).start_over()
+            (await self.holdings.catalogue()).start_over()
             for part in everything:
                 await part.clear()
 
     async def _remove(self, records: Sequence[MemoryRecord]) -> int:
         ids = [record.id for record in records]
-        (await self._catalogue()).remove(ids)
-        return sum([await self._shelf(name).remove(ids) for name in SHELVES])
+        (await self.holdings.catalogue()).remove(ids)
+        return sum([await self.holdings.shelf(name).remove(ids) for name in SHELVES])
 
     # Maintaining
 
@@ -476,17 +296,12 @@ class Engine:
         async def embed(records: Sequence[MemoryRecord]) -> Vectors:
             return await self.embedding.embed([_meaning(record.content, record.mime_type) for record in records])
 
-        async with self.connection.lock(self.namespace):
-            total = sum([await self._shelf(name).size() for name in SHELVES])
+        async with self.holdings.lock():
+            total = sum([await self.holdings.shelf(name).size() for name in SHELVES])
             with progress_of(total, "Embedding anew", progress) as done:
                 for name in SHELVES:
-                    await self._shelf(name).rebuild(embed, done)
+                    await self.holdings.shelf(name).rebuild(embed, done)
         return total
-
-    def _shelf(self, name: ShelfName) -> Shelf:
-        if name not in self._shelves:
-            self._shelves[name] = self.connection.shelf(self.namespace, name, self.embedding.id)
-        return self._shelves[name]
 
     def _keep_house_soon(self) -> None:
         """Write counters and sweep a moment after the turn, when the agent waits for its model."""
@@ -497,7 +312,7 @@ class Engine:
 
     def _keep_house(self) -> None:
         self._timer_of = None
-        if self._connection is not None:
+        if self._holdings is not None:
             task = asyncio.get_running_loop().create_task(self._housekeeping())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -515,10 +330,6 @@ class Engine:
 
     def _is_time_to_sweep(self) -> bool:
         return self._swept_at is None or self.clock() - self._swept_at >= self.policy.sweep_interval
-
-
-class _Numbers(dict[tuple[ShelfName, str], int]):
-    """The last sequence number given in each session."""
 
 
 def _time_of(record: MemoryRecord) -> tuple[datetime, int]:

@@ -275,7 +275,7 @@ async def test_what_another_process_writes_during_reembedding_is_kept() -> None:
         nonlocal meddled
         if not meddled:
             meddled = True
-            shelf = old._engine._shelf("profile")  # beneath the lock, as another process would
+            shelf = old._engine.holdings.shelf("profile")  # beneath the lock, as another process would
             await shelf.remove([record.id for record in records[:50]])
             (vector,) = word_vectors(["told meanwhile"])
             await shelf.put([replace(records[0], id="new", content="told meanwhile")], [vector])

@@ -241,7 +241,7 @@ async def test_expired_memories_are_swept_without_being_asked(
     await memory.recall("anything")
     await asyncio.sleep(0.01)
     await asyncio.gather(*memory._engine._tasks)
-    assert await memory._engine._shelf("profile").size() == 0
+    assert await memory._engine.holdings.shelf("profile").size() == 0
 
 
 async def test_lifetimes_are_configurable_and_count_from_when_it_was_written(clock: HandClock) -> None:

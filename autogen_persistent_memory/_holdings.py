@@ -1,0 +1,136 @@
+"""What a namespace holds: its shelves on an open store, read through what this process knows of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+
+from ._catalogue import Catalogue
+from ._embeddings import Vectors
+from ._records import MemoryRecord, Selection
+from ._store import SHELVES, Connection, Near, Shelf, ShelfName, Values
+
+_IMPATIENCE = 0.5
+
+
+class Holdings:
+    """The shelves of one namespace, and the catalogue of them that all memories of the process share."""
+
+    def __init__(self, namespace: str, connection: Connection, embedding_id: str) -> None:
+        self.connection = connection
+        self._namespace = namespace
+        self._shelves = {name: connection.shelf(namespace, name, embedding_id) for name in SHELVES}
+        self._catalogue: Catalogue | None = None
+        self._building: asyncio.Task[None] | None = None
+
+    async def prepare(self) -> None:
+        """Do the slow part of opening, if it is work of this machine alone."""
+        await self.connection.prepare()
+        if self.connection.exclusive:
+            await self.catalogue_in_step()
+
+    def shelf(self, name: ShelfName) -> Shelf:
+        """A shelf of the namespace."""
+        return self._shelves[name]
+
+    @property
+    def values(self) -> Values:
+        """The named values of the namespace."""
+        return self.connection.values(self._namespace)
+
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        """Keeps the writers of this process from interleaving."""
+        return self.connection.lock(self._namespace)
+
+    async def find(self, ids: Sequence[str], shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
+        """The records with these ids, current or not."""
+        found = await asyncio.gather(*(self.shelf(name).get(ids) for name in shelves))
+        return [record for records in found for record in records]
+
+    async def nearest(
+        self,
+        shelf: ShelfName,
+        vectors: Vectors,
+        believed: Selection,
+        *,
+        fetch: int,
+        enough: int,
+        certain: bool = False,
+        thorough: bool = False,
+    ) -> list[tuple[Near, list[MemoryRecord]]]:
+        """For each vector the nearest records that are meant, and how near each is.
+
+        The nearest `fetch` rows are looked at, more only where fewer than `enough` of them are meant. What has to be
+        `certain` is read from the store if other processes write there.
+        """
+        nearest = await self.shelf(shelf).nearest(vectors, believed, fetch=fetch, thorough=thorough)
+        ids = list({id for near in nearest for id in near})
+        known = await self._known(shelf, ids, believed, certain=certain)
+        meant = {record.id: record for record in known if believed.matches(record)}
+        found: list[tuple[Near, list[MemoryRecord]]] = []
+        for vector, near in zip(vectors, nearest, strict=True):
+            among = {id: similarity for id, similarity in near.items() if id in meant}
+            found.append((among, [meant[id] for id in among]))
+            if len(among) < enough and len(near) == fetch:
+                found[-1:] = await self.nearest(
+                    shelf, [vector], believed, fetch=4 * fetch, enough=enough, certain=certain, thorough=True
+                )
+        return found
+
+    async def _known(
+        self, shelf: ShelfName, ids: Sequence[str], believed: Selection, *, certain: bool
+    ) -> list[MemoryRecord]:
+        """The records with these ids: from the catalogue, and from the store what that does not hold."""
+        catalogue = await self.catalogue()
+        if certain and not self.connection.exclusive:
+            return await self.shelf(shelf).get(ids)
+        known = [record for id in ids if (record := catalogue.record(id)) is not None]
+        only_current = believed.current_at is not None
+        unknown = [
+            id for id in ids if catalogue.record(id) is None and not (only_current and catalogue.is_superseded(id))
+        ]
+        return known + await self.shelf(shelf).get(unknown)
+
+    async def next_number(self, shelf: ShelfName, session: str) -> int:
+        """The number of the next memory in a session."""
+        numbers = await self.connection.shared(f"{self._namespace}\nsequences", _Numbers)
+        if (shelf, session) not in numbers:
+            earlier = await self.shelf(shelf).select(Selection(session=session))
+            numbers[shelf, session] = max((record.sequence or 0 for record in earlier), default=0)
+        numbers[shelf, session] += 1
+        return numbers[shelf, session]
+
+    async def catalogue(self) -> Catalogue:
+        """What is known of the namespace, which all memories of the process share."""
+        if self._catalogue is None:
+            self._catalogue = await self.connection.shared(f"{self._namespace}\ncatalogue", Catalogue)
+        return self._catalogue
+
+    async def catalogue_in_step(self, *, patient: bool = True) -> Catalogue:
+        """The catalogue, built if need be, and up to date with what other processes wrote.
+
+        Reading a large namespace from a server takes longer than an agent should wait: who is not patient gets the
+        catalogue as far as it is, while it goes on being built.
+        """
+        catalogue = await self.catalogue()
+        if not catalogue.is_built:
+            loop = asyncio.get_running_loop()
+            if self._building is None or self._building.done() or self._building.get_loop() is not loop:
+                self._building = loop.create_task(self._build(catalogue))
+                self._building.add_done_callback(lambda task: task.cancelled() or task.exception())
+            building = self._building
+            done, _ = await asyncio.wait({building}, timeout=None if patient else _IMPATIENCE)
+            if done:
+                await building
+        elif not self.connection.exclusive:
+            await catalogue.look(self._shelves)
+        return catalogue
+
+    async def _build(self, catalogue: Catalogue) -> None:
+        async with self.lock():
+            await catalogue.build(self._shelves)
+
+
+class _Numbers(dict[tuple[ShelfName, str], int]):
+    """The last sequence number given in each session."""

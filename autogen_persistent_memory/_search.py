@@ -1,0 +1,137 @@
+"""One search: candidates by meaning and by words, weighed, checked where others write, and ranked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from ._catalogue import Catalogue
+from ._config import RecallPolicy
+from ._embeddings import Embedding, Vector
+from ._holdings import Holdings
+from ._lexical import KeywordMatches
+from ._ranking import Candidate, contenders, rank
+from ._records import MemoryHit, MemoryRecord, Selection
+from ._resolution import newest_of_each_key
+from ._store import Near, ShelfName
+from ._threads import in_thread
+
+_BY_WORDS = 50
+_LOOKS = 3
+
+
+class Search:
+    """A question put to the memories of a namespace."""
+
+    def __init__(
+        self,
+        query: str,
+        holdings: Holdings,
+        embedding: Embedding,
+        policy: RecallPolicy,
+        *,
+        limit: int,
+        only_relevant: bool,
+    ) -> None:
+        self._query = query
+        self._holdings = holdings
+        self._embedding = embedding
+        self._policy = policy
+        self._limit = limit
+        self._only_relevant = only_relevant
+
+    async def run(
+        self,
+        shelves: Sequence[ShelfName],
+        believed: Selection,
+        now: datetime,
+        unless: Callable[[str], bool] | None = None,
+    ) -> list[MemoryHit]:
+        """The best of the records that are believed, best first, without those whose content `unless` accepts."""
+        is_exclusive = self._holdings.connection.exclusive
+        catalogue = await self._holdings.catalogue_in_step(patient=is_exclusive or not self._only_relevant)
+        shelves = [name for name in shelves if catalogue.saw(name) or not is_exclusive]
+        vector, (matches, by_words) = await asyncio.gather(
+            self._embedding.embed_query(catalogue.as_said(self._query)),
+            in_thread(lambda: self._search_words(catalogue, shelves)),
+        )
+        found = await asyncio.gather(
+            *(self._candidates(catalogue, name, vector, by_words[name], believed) for name in shelves)
+        )
+        near = {id: similarity for ids, _ in found for id, similarity in ids.items()}
+        records = newest_of_each_key(
+            record for _, records in found for record in records if unless is None or not unless(record.content)
+        )
+        candidates = self._weigh(catalogue, records, near, matches)
+        if not is_exclusive:
+            candidates = await self._up_to_date(catalogue, candidates, shelves, believed)
+        return rank(candidates, now=now, policy=self._policy, limit=self._limit, only_relevant=self._only_relevant)
+
+    def _search_words(
+        self, catalogue: Catalogue, shelves: Sequence[ShelfName]
+    ) -> tuple[KeywordMatches, dict[ShelfName, list[str]]]:
+        """How well memories hold the words of the query, and the ids of those on each shelf that do so best."""
+        matches = catalogue.search(self._query)
+        session_weight = self._policy.session_weight / max(self._policy.keyword_weight, 0.01)
+        return matches, {name: catalogue.best(matches, _BY_WORDS, name, session_weight) for name in shelves}
+
+    async def _candidates(
+        self, catalogue: Catalogue, shelf: ShelfName, vector: Vector, by_words: Sequence[str], believed: Selection
+    ) -> tuple[Near, list[MemoryRecord]]:
+        """What a shelf holds that is near the vector or has the words, and how near each is.
+
+        A memory found by its words alone is at most as near as the farthest found by its vector.
+        """
+        fetch = max(self._limit, self._policy.candidates)
+        ((near, records),) = await self._holdings.nearest(shelf, [vector], believed, fetch=fetch, enough=self._limit)
+        more = [record for id in by_words if id not in near and (record := catalogue.record(id)) is not None]
+        more = [record for record in more if believed.matches(record)]
+        farthest = min(near.values(), default=0.0)
+        return near | {record.id: farthest for record in more}, records + more
+
+    def _weigh(
+        self, catalogue: Catalogue, records: Sequence[MemoryRecord], near: Near, matches: KeywordMatches
+    ) -> list[Candidate]:
+        """The records with everything that speaks for them."""
+        named, farthest = catalogue.speakers_named(self._query), min(near.values(), default=0.0)
+        ids = [record.id for record in records]
+        columns = zip(
+            records,
+            matches.of(ids),
+            catalogue.beside({id: near[id] - farthest for id in ids}),
+            catalogue.particulars(ids),
+            strict=True,
+        )
+        return [
+            Candidate(
+                record,
+                near[record.id],
+                *by_words,
+                neighbours,
+                particulars if record.kind == "interaction" else 0,
+                record.source in named,
+                record.content.rstrip()[-1:] == "?",
+            )
+            for record, by_words, neighbours, particulars in columns
+        ]
+
+    async def _up_to_date(
+        self, catalogue: Catalogue, candidates: list[Candidate], shelves: Sequence[ShelfName], believed: Selection
+    ) -> list[Candidate]:
+        """The candidates, without what another process superseded or deleted among those that can be chosen."""
+        for _ in range(_LOOKS):
+            chosen = contenders(candidates, policy=self._policy, limit=self._limit, only_relevant=self._only_relevant)
+            looked_at = {candidate.record.id: candidate.record for _, candidate in chosen}
+            fresh = {record.id: record for record in await self._holdings.find(list(looked_at), shelves)}
+            changed = {id: fresh.get(id) for id, record in looked_at.items() if fresh.get(id) != record}
+            if not changed:
+                break
+            catalogue.correct(changed)
+            current = [(candidate, changed.get(candidate.record.id, candidate.record)) for candidate in candidates]
+            candidates = [
+                candidate._replace(record=record)
+                for candidate, record in current
+                if record is not None and believed.matches(record)
+            ]
+        return candidates
