@@ -22,6 +22,7 @@ class Holdings:
         self._namespace = namespace
         self._shelves = {name: connection.shelf(namespace, name, embedding_id) for name in SHELVES}
         self._catalogue: Catalogue | None = None
+        self._numbers: _Numbers | None = None
         self._building: asyncio.Task[None] | None = None
 
     async def prepare(self) -> None:
@@ -94,7 +95,9 @@ class Holdings:
 
     async def next_number(self, shelf: ShelfName, session: str) -> int:
         """The number of the next memory in a session."""
-        numbers = await self.connection.shared(f"{self._namespace}\nsequences", _Numbers)
+        if self._numbers is None:
+            self._numbers = await self.connection.shared(f"{self._namespace}\nsequences", _Numbers)
+        numbers = self._numbers
         if (shelf, session) not in numbers:
             earlier = await self.shelf(shelf).select(Selection(session=session))
             numbers[shelf, session] = max((record.sequence or 0 for record in earlier), default=0)

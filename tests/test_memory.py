@@ -752,6 +752,12 @@ async def test_a_holder_file_that_cannot_be_written_does_not_keep_the_lock(tmp_p
     await memory.close()
 
 
+async def test_messages_told_together_are_numbered_in_their_order(memory: PersistentMemory) -> None:
+    items = [{"content": f"message {number}", "kind": "interaction", "session": "s"} for number in range(5)]
+    assert [record.sequence for record in await memory.remember_many(items)] == [1, 2, 3, 4, 5]
+    assert [record.sequence for record in await memory.remember_many(items)] == [6, 7, 8, 9, 10]
+
+
 async def test_sequence_numbers_go_on_after_another_process_wrote(tmp_path: Any) -> None:
     first = SessionMemory("ann", "s", store=EmbeddedStore(tmp_path / "s"), embedding=words())
     await first.append("Ann", "one")
