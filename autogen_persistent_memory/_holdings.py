@@ -67,7 +67,7 @@ class Holdings:
         """
         nearest = await self.shelf(shelf).nearest(vectors, believed, fetch=fetch, thorough=thorough)
         ids = list({id for near in nearest for id in near})
-        known = await self._known(shelf, ids, believed, certain=certain)
+        known = await self.records(shelf, ids, certain=certain, superseded=believed.current_at is None)
         meant = {record.id: record for record in known if believed.matches(record)}
         found: list[tuple[Near, list[MemoryRecord]]] = []
         for vector, near in zip(vectors, nearest, strict=True):
@@ -79,19 +79,19 @@ class Holdings:
                 )
         return found
 
-    async def _known(
-        self, shelf: ShelfName, ids: Sequence[str], believed: Selection, *, certain: bool
+    async def records(
+        self, shelf: ShelfName, ids: Sequence[str], *, certain: bool, superseded: bool = True
     ) -> list[MemoryRecord]:
-        """The records with these ids: from the catalogue, and from the store what that does not hold."""
-        catalogue = await self.catalogue()
+        """The records with these ids, as this process knows them or as they are in the store; if asked, only current ones.
+
+        What has to be `certain` is read from the store if other processes write there.
+        """
         if certain and not self.connection.exclusive:
             return await self.shelf(shelf).get(ids)
-        known = [record for id in ids if (record := catalogue.record(id)) is not None]
-        only_current = believed.current_at is not None
-        unknown = [
-            id for id in ids if catalogue.record(id) is None and not (only_current and catalogue.is_superseded(id))
-        ]
-        return known + await self.shelf(shelf).get(unknown)
+        catalogue = await self.catalogue()
+        known = {id: record for id in ids if (record := catalogue.record(id)) is not None}
+        unknown = [id for id in ids if id not in known and (superseded or not catalogue.is_superseded(id))]
+        return [*known.values(), *await self.shelf(shelf).get(unknown)]
 
     async def next_number(self, shelf: ShelfName, session: str) -> int:
         """The number of the next memory in a session."""

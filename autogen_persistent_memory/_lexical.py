@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._words import STOP_WORDS, capitalised, is_english, names_within, says_when, terms
+from ._words import STOP_WORDS, capitalised, has_terms, is_english, is_name, names_within, says_when, terms
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +26,7 @@ _K1, _B = 0.9, 0.4
 # What a memory's neighbours in its session add to its own score: a memory often answers or goes on from the one before.
 _PREVIOUS, _BEFORE_THAT, _NEXT, _ANSWERED = 0.3, 0.2, 0.2, 0.35
 _HIGHEST = 1.0
+_MUCH_WASTE = 1_000
 _NOTHING = 1e-4
 _SHARPNESS = 2.5
 """A memory that holds half of the question's words is worth much less than half of one that holds them all."""
@@ -40,6 +41,7 @@ class KeywordIndex:
         self._terms: list[tuple[str, ...]] = []
         self._names: list[tuple[str, ...]] = []
         self._names_within: list[tuple[str, ...]] = []
+        self._particulars: list[int | None] = []
         self._postings: dict[str, _Posting] = {}
         self._lengths, self._previous, self._following = _Column("f4"), _Column("i4"), _Column("i4")
         self._asks, self._session_of, self._shelf_of = _Column("f4"), _Column("i4"), _Column("i4")
@@ -47,6 +49,7 @@ class KeywordIndex:
         self._total_length = 0
         self._sessions: dict[str, int] = {}
         self._in_session: list[list[tuple[Any, int]]] = []
+        self._orders: list[Any] = []
         self._shelves: dict[str, int] = {}
         self._capitalised: Counter[str] = Counter()
         self._speakers: Counter[str] = Counter()
@@ -54,8 +57,10 @@ class KeywordIndex:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def __contains__(self, id: str) -> bool:
-        return id in self._slots
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether more memories were removed than there are, so that a new index would be much smaller."""
+        return len(self._ids) > 2 * len(self) + _MUCH_WASTE
 
     def put(
         self,
@@ -75,12 +80,15 @@ class KeywordIndex:
         names = capitalised(f"{date} {text}")
         if speaker is not None:
             names.add(speaker)
+            if self._speakers[speaker] == 0:
+                self._particulars = [None] * len(self._particulars)  # one name less that says something
             self._speakers[speaker] += 1
         self._slots[id] = slot
         self._ids.append(id)
         self._terms.append(tuple(counts))
         self._names.append((speaker or "", *names))
         self._names_within.append(tuple(names_within(text)))
+        self._particulars.append(None)
         self._says_when.append(says_when(text))
         self._capitalised.update(names)
         length = sum(counts.values())
@@ -92,6 +100,7 @@ class KeywordIndex:
         self._following.append(-1)
         for term, count in counts.items():
             self._postings.setdefault(term, _Posting()).add(slot, count)
+        self._orders.append(order)
         self._session_of.append(-1 if session is None else self._join(session, order, slot))
 
     def remove(self, id: str) -> None:
@@ -112,7 +121,7 @@ class KeywordIndex:
         session = int(self._session_of.view[slot])
         if session >= 0:
             chain = self._in_session[session]
-            chain[:] = [entry for entry in chain if entry[1] != slot]
+            del chain[bisect_left(chain, (self._orders[slot], slot))]
             before, after = int(self._previous.view[slot]), int(self._following.view[slot])
             self._link(before, after)
             self._previous.view[slot] = self._following.view[slot] = -1
@@ -150,20 +159,21 @@ class KeywordIndex:
 
     def particulars(self, ids: Iterable[str]) -> list[int]:
         """Of each of these memories how many particulars it tells: whether it says when, and whether it names something."""
-        when = self._says_when.view
-        return [
-            0
-            if (slot := self._slots.get(id)) is None
-            else int(when[slot]) + any(self._speakers.get(name, 0) <= 0 for name in self._names_within[slot])
-            for id in ids
-        ]
+        return [0 if (slot := self._slots.get(id)) is None else self._particulars_at(slot) for id in ids]
+
+    def _particulars_at(self, slot: int) -> int:
+        told = self._particulars[slot]
+        if told is None:
+            names_something = any(self._speakers.get(name, 0) <= 0 for name in self._names_within[slot])
+            told = self._particulars[slot] = int(self._says_when.view[slot]) + names_something
+        return told
 
     def speakers_named(self, query: str) -> set[str]:
         """The known speakers whose names, which have a capital, stand in the query."""
         return {
             name
             for name, count in self._speakers.items()
-            if count > 0 and name in query and name[0].isupper() and re.search(rf"\b{re.escape(name)}\b", query)
+            if count > 0 and name in query and is_name(name) and re.search(rf"\b{re.escape(name)}\b", query)
         }
 
     def as_said(self, query: str) -> str:
@@ -172,7 +182,7 @@ class KeywordIndex:
         Names that a tenth of all memories hold say nothing here and are left out.
         """
         said, english = query, is_english(query)
-        for name in self.speakers_named(query):
+        for name in sorted(self.speakers_named(query), key=len, reverse=True):
             said = re.sub(rf"\b{re.escape(name)}(?:['’]s\b|(?<=s)['’])", "my" if english else "", said)
             said = re.sub(rf"\b{re.escape(name)}\b", "I" if english else "", said)
         common = max(5, len(self) / 10)
@@ -183,7 +193,7 @@ class KeywordIndex:
         ]
         if empty:
             said = re.sub(rf"\b(?:{'|'.join(empty)})\b(?:['’]s)?", "", said)
-        return " ".join(said.split()) if terms(said) else query
+        return " ".join(said.split()) if has_terms(said) else query
 
     def search(self, query: str) -> KeywordMatches:
         """How well each memory holds the words of a query."""
@@ -204,33 +214,31 @@ class KeywordIndex:
             slots, counts = posting.slots, posting.counts
             relative = 1 - _B + _B * self._lengths.view[slots] / max(1.0, average)
             own[slots] += weight * counts * (_K1 + 1) / (counts + _K1 * relative)
-            touched = np.unique(self._session_of.view[slots])
-            touched = touched[touched >= 0]
+            within = self._session_of.view[slots]
+            touched = np.flatnonzero(np.bincount(within[within >= 0]))
             rarity = _rarity(len(touched), len(self._in_session))
             sessions[touched] += rarity
             reachable_by_session += rarity
         own = np.minimum(own / max(reachable, 1e-9), 1)  # to hold a word twice does not make up for another
         sessions /= max(reachable_by_session, 1e-9)
         keywords = self._with_neighbours(own)
-        return KeywordMatches(self, keywords, np.where(self._session_of.view >= 0, sessions[self._session_of.view], 0))
+        sessions = np.append(sessions, np.float32(0))  # one more, for -1: no session
+        return KeywordMatches(self, keywords, sessions[self._session_of.view])
 
     def _with_neighbours(self, own: Floats) -> Floats:
         """What each memory's own words and those around it in its session are worth."""
         import numpy as np
 
-        total: Floats = own.copy()
-
-        def pass_on(receivers: Any, share: Any) -> None:
-            """A memory has one neighbour on either side, so none receives twice."""
-            there = receivers >= 0
-            total[receivers[there]] += (share * own[holders])[there]
-
-        holders = own.nonzero()[0]
+        holders = np.flatnonzero(own != 0)
+        words = own[holders]
+        total: Floats = np.append(own, np.float32(0))  # one more, for -1: no such memory
         following = self._following.view[holders]
-        pass_on(following, _PREVIOUS + _ANSWERED * self._asks.view[holders])
-        pass_on(np.where(following >= 0, self._following.view[following], -1), _BEFORE_THAT)
-        pass_on(self._previous.view[holders], _NEXT)
-        touched = total.nonzero()[0]
+        # A memory has one neighbour on either side, so none receives twice.
+        total[following] += (_PREVIOUS + _ANSWERED * self._asks.view[holders]) * words
+        total[np.where(following >= 0, self._following.view[following], -1)] += _BEFORE_THAT * words
+        total[self._previous.view[holders]] += _NEXT * words
+        total = total[:-1]
+        touched = np.flatnonzero(total != 0)
         total[touched] = np.minimum(total[touched], _HIGHEST) ** _SHARPNESS
         return total
 
@@ -246,14 +254,27 @@ class KeywordMatches:
         self._keywords = keywords
         self._session = session
 
-    def of(self, ids: Iterable[str]) -> list[tuple[float, float]]:
-        """For each of these memories its match and its session's; both 0 for one that is not in the index."""
+    def of(self, ids: Iterable[str]) -> tuple[list[float], list[float]]:
+        """For each of these memories its match, and its session's; 0 for one that is not in the index."""
         import numpy as np
 
         size = len(self._keywords)  # what was written since the search lies beyond
         slots = np.array([min(self._index._slots.get(id, size), size) for id in ids], dtype=np.intp)
-        found = (np.append(values, np.float32(0))[slots].tolist() for values in (self._keywords, self._session))
-        return list(zip(*found, strict=True))
+        keywords, session = (
+            np.append(values, np.float32(0))[slots].tolist() for values in (self._keywords, self._session)
+        )
+        return keywords, session
+
+    def or_better(self, other: KeywordMatches) -> KeywordMatches:
+        """For each memory the better of two matches, of searches one right after the other."""
+        import numpy as np
+
+        size = min(len(self._keywords), len(other._keywords))
+        return KeywordMatches(
+            self._index,
+            np.maximum(self._keywords[:size], other._keywords[:size]),
+            np.maximum(self._session[:size], other._session[:size]),
+        )
 
     def best(self, count: int, shelf: str, session_weight: float) -> list[str]:
         """The ids of the best matches on a shelf."""

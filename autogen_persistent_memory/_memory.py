@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable
+from typing import Literal, TypeVar
 
 from autogen_core import Component
 from typing_extensions import Self
 
 from ._autogen import make_engine
-from ._checks import check_flag, check_session
-from ._config import PersistentMemoryConfig, RecallPolicy
+from ._capture import Transcript, transcript
+from ._checks import check_flag, check_session, optional_text
+from ._config import NoExtractorConfig, PersistentMemoryConfig, RecallPolicy
+from ._deadlines import within
 from ._embeddings import Embedding, embedding_from_config
+from ._errors import PersistentMemoryError
+from ._extraction import Extractor, RuleExtractor
+from ._model_extraction import extractor_from_config
 from ._profile import ProfileMemory
-from ._records import new_session_name
+from ._recorder import Recorder
+from ._records import MemoryRecord, new_session_name
 from ._remembering import RememberingMemory
-from ._session import SessionMemory
+from ._session import Resumable, SessionMemory
 from ._store import MemoryStore
 from ._stores import store_from_config
+
+T = TypeVar("T")
+logger = logging.getLogger("autogen_persistent_memory")
+
+_CLOSING_SECONDS = 10.0
 
 
 class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
@@ -28,10 +42,8 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         store: Where it lives; by default an `EmbeddedStore` in `~/.autogen_memory`.
         embedding: How text becomes vectors; by default `MiniLMEmbedding`.
         policy: How memories are chosen and shown.
-        extractor: How facts are drawn from conversations: `"rules"`, or None for not at all. Accepted so that
-            configurations stay valid; this version does not extract yet.
-        capture: Whether conversations are stored. Accepted so that configurations stay valid; this version does not
-            capture yet.
+        extractor: How facts are drawn from what is said: by default a `RuleExtractor`; None for not at all.
+        capture: Whether conversations are stored, and facts drawn from them.
 
     Raises:
         NamespaceError: The namespace or the session name is malformed.
@@ -53,18 +65,21 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         store: MemoryStore | None = None,
         embedding: Embedding | None = None,
         policy: RecallPolicy | None = None,
-        extractor: Literal["rules"] | None = "rules",
+        extractor: Extractor | Literal["rules"] | None = "rules",
         capture: bool = True,
     ) -> None:
         engine = make_engine(namespace, store, embedding, policy)
-        if extractor not in ("rules", None):
-            raise ValueError(f"extractor must be 'rules' or None, not {extractor!r}.")
+        if extractor is not None and extractor != "rules" and not isinstance(extractor, Extractor):
+            raise ValueError(f"extractor must be an extractor such as RuleExtractor(), or None, not {extractor!r}.")
         self._given_session = None if session is None else check_session(session)
-        self._extractor = extractor
-        self._capture = check_flag(capture, "capture")
+        self._extractor = RuleExtractor() if extractor == "rules" else extractor
         self._profile = ProfileMemory.on_engine(engine)
         self._session = SessionMemory.on_engine(engine, self._given_session or new_session_name(engine.clock()))
         super().__init__(engine, ["profile", "session"])
+        self._recorder = Recorder(engine, self._session.session, self._extractor)
+        self._captures = check_flag(capture, "capture")
+        if self._captures:
+            self._turn.listener = self._recorder
 
     @property
     def profile(self) -> ProfileMemory:
@@ -75,6 +90,56 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
     def session(self) -> SessionMemory:
         """The conversation under way."""
         return self._session
+
+    async def observe(self, stream: AsyncIterable[T], save: Resumable | None = None) -> AsyncGenerator[T, None]:
+        """Pass a `run_stream()` through, and capture every message in it as it comes.
+
+        Works inside `Console(...)`, for agents and teams, and together with `memory=[...]`: nothing is captured twice.
+        What cannot be stored never breaks the stream.
+
+        Args:
+            stream: What `agent.run_stream(...)` or `team.run_stream(...)` gives.
+            save: The team or agent whose state is to be saved in the session when the stream has ended.
+
+        Example:
+            `await Console(memory.observe(team.run_stream(task="...")))`
+        """
+        async for item in self._recorder.observe(stream) if self._captures else stream:
+            yield item
+        if save is not None:
+            await self._session.save(save)
+
+    async def extract(self, messages_or_text: Transcript, source: str | None = None) -> list[MemoryRecord]:
+        """Feed a finished transcript through capture and extraction; the facts that were found.
+
+        Args:
+            messages_or_text: A text, or messages of AutoGen in order, such as those of a `TaskResult`.
+            source: Who said it, where the messages do not tell; by default the user.
+
+        Raises:
+            ValueError: Something in it is neither a text nor a message.
+        """
+        speaker = optional_text(source, "source") or min(self.policy.user_sources, default="user")
+        return await self._recorder.tell(transcript(messages_or_text, speaker))
+
+    async def flush(self) -> None:
+        """Wait until everything that was said is stored, the last replies included, and what is expired is deleted."""
+        if self._captures:
+            await self._recorder.flush()
+        await super().flush()
+
+    async def close(self) -> None:
+        """Flush and let go of the store. The memory opens itself again when it is used again."""
+        try:
+            if self._captures:
+                await within(_CLOSING_SECONDS, self._recorder.flush())
+        except (PersistentMemoryError, asyncio.TimeoutError) as error:
+            logger.warning(
+                "Not everything that was said could be stored before closing: %s", error or "it took too long"
+            )
+        finally:
+            self._recorder.leave()
+            await super().close()
 
     async def clear(self) -> None:
         """Delete the whole namespace for good: profile, history, values, and all sessions."""
@@ -87,8 +152,8 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
             store=self._engine.store.config,
             embedding=self._engine.embedding.config,
             policy=self.policy,
-            extractor=self._extractor or "none",
-            capture=self._capture,
+            extractor=self._extractor.config if self._extractor else NoExtractorConfig(),
+            capture=self._captures,
         )
 
     @classmethod
@@ -99,6 +164,6 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
             store=store_from_config(config.store),
             embedding=embedding_from_config(config.embedding),
             policy=config.policy,
-            extractor=None if config.extractor == "none" else config.extractor,
+            extractor=extractor_from_config(config.extractor),
             capture=config.capture,
         )

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
 from ._config import RecallPolicy
-from ._conversation import block_id_of, text_of
+from ._conversation import is_said, text_of
+from ._records import Query
 
 _LONGEST = 1000
 """Characters of a message that are asked with as they are: an embedding model reads few more, and all blur its vector."""
@@ -21,7 +22,6 @@ _FEW_WORDS = 4
 _ENOUGH_WORDS = 15
 
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_HANDOFF = re.compile(r"Transferred to \S+, adopting the role of ")
 _REMARK = re.compile(r"^\W*\w+(?:\W+\w+)?\s*[.!]+\s+(?=\S)")
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\u3040-\u30ff\u3400-\u9fff]+(?:['’]\w+)?")
 _REFERENCE = re.compile(
@@ -50,28 +50,29 @@ _NEW_TOPIC = re.compile(
 )
 
 
-def question(messages: Sequence[LLMMessage], policy: RecallPolicy) -> str | None:
+def question(messages: Sequence[LLMMessage], policy: RecallPolicy) -> Query | None:
     """What to recall for, or None if nobody asked anything.
 
     That is what the agent was asked last. Where it does not say what it is about, the turn before follows: what the user
     said then, and the answer; and the turns before that, as long as those refer back as well.
     """
     if policy.query is not None:
-        return policy.query
-    said = [message for message in messages if _is_said(message)]
+        return Query(policy.query)
+    said = [message for message in messages if is_said(message)]
     asked = _asked(said, policy)
     if asked is None:
         return None
     whole = text_of(said[asked]).strip()
     text = _without_address(_gist(whole), said)
     if len(whole) > _LONGEST:
-        return text
+        return Query(text)
     background = "\n".join(_background(text, said[:asked], policy))
     if not background:
-        return text
+        return Query(text)
     # Said again and again, the message weighs as much as all that it refers back to, and so leads.
     repeats = min(max(1, round(len(background) / len(text))), _MOST_REPEATS)
-    return "\n".join([*[text] * repeats, background])
+    is_complete = _REFERENCE.search(text) is None  # though it is short
+    return Query("\n".join([*[text] * repeats, background]), lead=text if is_complete else None)
 
 
 def refers_back(text: str) -> bool:
@@ -83,14 +84,6 @@ def refers_back(text: str) -> bool:
         return False
     words = len(_WORD.findall(_REMARK.sub("", text)))
     return words <= _FEW_WORDS or (words < _ENOUGH_WORDS and _REFERENCE.search(text) is not None)
-
-
-def _is_said(message: LLMMessage) -> bool:
-    """Whether somebody says something here: it is no block of ours, no tool call or result, and no bare handoff."""
-    if not isinstance(message, (UserMessage, AssistantMessage)) or block_id_of(message) is not None:
-        return False
-    text = text_of(message)
-    return bool(text) and not text.isspace() and not _HANDOFF.match(text)
 
 
 def _asked(said: Sequence[LLMMessage], policy: RecallPolicy) -> int | None:
@@ -111,8 +104,8 @@ def _is_user(message: LLMMessage, policy: RecallPolicy) -> bool:
 def _without_address(text: str, said: Sequence[LLMMessage]) -> str:
     """The text without the names it is addressed to: "@writer, ..." is no question about writers."""
     names = {message.source for message in said if isinstance(message, (UserMessage, AssistantMessage))}
-    either = "|".join(re.escape(name) for name in names)
-    return re.sub(rf"@(?:{either})\b[,:]?\s*|^(?:{either})[,:]\s+", "", text).strip() or text
+    either = "|".join(re.escape(name) for name in sorted(names - {""}, key=len, reverse=True))
+    return re.sub(rf"(?<!\w)@(?:{either})\b[,:]?\s*|^(?:{either})[,:]\s+", "", text).strip() or text
 
 
 def _background(text: str, before: Sequence[LLMMessage], policy: RecallPolicy) -> Iterator[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, get_args
 
@@ -19,6 +20,7 @@ from ._checks import (
     optional_text,
     require_text,
 )
+from ._tokens import count_tokens
 
 Origin = Literal["user", "agent", "tool", "extractor", "application"]
 """Who put a memory there: the user's or an agent's own words, a tool call, an extractor, or your code."""
@@ -29,6 +31,17 @@ TEXT = "text/plain"
 MARKDOWN = "text/markdown"
 JSON = "application/json"
 MIME_TYPES = (TEXT, MARKDOWN, JSON)
+
+
+FACTS = "facts"
+"""Under this name the metadata of a captured message lists the ids of the facts that were drawn from it."""
+MESSAGE = "message"
+"""Under this name the metadata of an extracted fact holds the id of the message that told it."""
+_TRIVIAL = 20
+
+
+def _is_trivial(kind: str, origin: Origin, content: str) -> bool:
+    return kind == "interaction" and origin in ("user", "agent") and len(content.strip()) <= _TRIVIAL
 
 
 def utc_now() -> datetime:
@@ -65,6 +78,11 @@ class MemoryRecord:
     superseded_at: datetime | None = None
     mime_type: str = TEXT
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether it was captured and says next to nothing: kept in the order of its session, but never recalled."""
+        return _is_trivial(self.kind, self.origin, self.content)
 
     def is_current(self, now: datetime) -> bool:
         """Whether this memory counts now: not superseded, not expired."""
@@ -126,14 +144,26 @@ class Recall:
     hits: tuple[MemoryHit, ...]
     text: str
     """Ready to paste: one `- ` line a memory, or a sentence that says there is none."""
-    tokens: int
-    """How many tokens `text` takes."""
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens `text` takes."""
+        return count_tokens(self.text)
 
     def __iter__(self) -> Iterator[MemoryHit]:
         return iter(self.hits)
 
     def __len__(self) -> int:
         return len(self.hits)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to recall for."""
+
+    text: str
+    lead: str | None = None
+    """The part of it whose words count by themselves, where the rest is only background."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +182,15 @@ class Draft:
     at: datetime | None
     mime_type: str
     origin: Origin
+    id: str | None = None
+    """The id it is to have; where a record has it already, there is nothing to do. By default a new one."""
+    ends: Callable[[MemoryRecord], bool] | None = None
+    """Which memories are over by this one."""
+
+    @property
+    def is_trivial(self) -> bool:
+        """As `MemoryRecord.is_trivial`."""
+        return _is_trivial(self.kind, self.origin, self.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +213,8 @@ class Selection:
     """Not superseded, and not expired at this time, which is now."""
     believed_at: datetime | None = None
     """Believed at this time, which is past."""
+    telling: bool = False
+    """Not trivial."""
 
     def matches(self, record: MemoryRecord) -> bool:
         """Whether the record is one of those meant."""
@@ -188,6 +229,7 @@ class Selection:
             and (self.expired_at is None or (record.expires_at is not None and record.expires_at <= self.expired_at))
             and (self.current_at is None or record.is_current(self.current_at))
             and (self.believed_at is None or record.was_current(self.believed_at))
+            and not (self.telling and record.is_trivial)
         )
 
 
@@ -205,6 +247,8 @@ def draft(
     at: object = None,
     mime_type: str = TEXT,
     origin: Origin = "application",
+    id: str | None = None,
+    ends: Callable[[MemoryRecord], bool] | None = None,
 ) -> Draft:
     """Check the arguments of `remember()`.
 
@@ -230,6 +274,8 @@ def draft(
         at=check_time(at, "at"),
         mime_type=mime_type,
         origin=origin,
+        id=id,
+        ends=ends,
     )
 
 
@@ -260,3 +306,13 @@ def select(
 def new_session_name(now: datetime) -> str:
     """A session named by time, unique also within the same second."""
     return f"{now:%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(3)}"
+
+
+def with_own_metadata(record: MemoryRecord) -> MemoryRecord:
+    """The record, with metadata that nobody else can change."""
+    return replace(record, metadata=deepcopy(dict(record.metadata))) if record.metadata else record
+
+
+def in_order(messages: Iterable[MemoryRecord]) -> list[MemoryRecord]:
+    """The messages of a session as they followed each other."""
+    return sorted(messages, key=lambda record: (record.created_at, record.sequence or 0))

@@ -10,7 +10,7 @@ from typing import Any
 from ._autogen import EngineMemory, check_keywords
 from ._checks import check_count, decode_json, encode_json, optional_text, require_text
 from ._progress import Progress
-from ._records import MemoryRecord, Recall, draft, select
+from ._records import MemoryRecord, Query, Recall, draft, select
 from ._store import ShelfName
 from ._threads import in_thread
 
@@ -111,7 +111,7 @@ class RememberingMemory(EngineMemory):
 
     async def context(self, query: str) -> str:
         """The block for a query, as an agent would see it, ready to paste; empty when nothing is relevant."""
-        return (await self._turn.block(require_text(query, "query"))).text
+        return (await self._turn.block(Query(require_text(query, "query")))).text
 
     async def record(self, id: str) -> MemoryRecord | None:
         """The memory with this id, if it is current."""
@@ -166,7 +166,7 @@ class RememberingMemory(EngineMemory):
             session: Memories from this session.
             containing: Memories with this literal text, case and all.
             before: Memories written before this time.
-            everywhere: Also history, and captured messages.
+            everywhere: Also history, and captured messages: those meant, and those that told what is deleted.
 
         Returns:
             How many are gone.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -24,8 +24,16 @@ class Resolved:
     """For each newcomer the record it became: itself, or the one it restated."""
 
 
-def resolve(newcomers: Sequence[MemoryRecord], known: Iterable[MemoryRecord], now: datetime) -> Resolved:
-    """Take in newcomers, in order, beside the known records that might say the same or have the same key."""
+def resolve(
+    newcomers: Sequence[MemoryRecord],
+    known: Iterable[MemoryRecord],
+    now: datetime,
+    ends: Mapping[str, Callable[[MemoryRecord], bool]] = {},
+) -> Resolved:
+    """Take in newcomers, in order, beside the known records that might say the same or have the same key.
+
+    Those that are known by their id already change nothing. `ends` tells for the id of a newcomer what it puts an end to.
+    """
     before = {record.id: record for record in known}
     after = dict(before)
     saying: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -33,6 +41,9 @@ def resolve(newcomers: Sequence[MemoryRecord], known: Iterable[MemoryRecord], no
         saying[_stated(record)].append(record.id)
     outcome: list[str] = []
     for newcomer in newcomers:
+        if newcomer.id in after:
+            outcome.append(newcomer.id)
+            continue
         said = _stated(newcomer)
         restated = next((after[id] for id in saying[said] if _is_restated(after[id], newcomer)), None)
         if restated is None:
@@ -44,12 +55,29 @@ def resolve(newcomers: Sequence[MemoryRecord], known: Iterable[MemoryRecord], no
         after[record.id] = record
         if record.key is not None:
             after.update((other.id, other) for other in _linked(record.key, after.values(), now))
+        if newcomer.id in ends:
+            after.update((other.id, other) for other in _ended(record, after.values(), ends[newcomer.id]))
         outcome.append(record.id)
     return Resolved(
         new=[record for id, record in after.items() if id not in before],
         changed=[record for id, record in after.items() if id in before and record != before[id]],
         outcome=[after[id] for id in outcome],
     )
+
+
+def _ended(
+    by: MemoryRecord, records: Iterable[MemoryRecord], is_over: Callable[[MemoryRecord], bool]
+) -> list[MemoryRecord]:
+    """The memories that are over by a statement, marked as superseded by it."""
+    return [
+        replace(record, superseded_by=by.id, superseded_at=max(by.updated_at, record.created_at))
+        for record in records
+        if record.id != by.id
+        and record.superseded_by is None
+        and record.kind != "interaction"
+        and record.created_at <= by.updated_at
+        and is_over(record)
+    ]
 
 
 def newest_of_each_key(records: Iterable[MemoryRecord]) -> list[MemoryRecord]:

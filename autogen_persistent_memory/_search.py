@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from ._catalogue import Catalogue
@@ -12,13 +13,17 @@ from ._embeddings import Embedding, Vector
 from ._holdings import Holdings
 from ._lexical import KeywordMatches
 from ._ranking import Candidate, contenders, rank
-from ._records import MemoryHit, MemoryRecord, Selection
+from ._records import MemoryHit, MemoryRecord, Query, Selection, with_own_metadata
 from ._resolution import newest_of_each_key
 from ._store import Near, ShelfName
 from ._threads import in_thread
 
 _BY_WORDS = 50
 _LOOKS = 3
+_MANY = 10_000
+"""In so many memories words are looked up in a thread: it would take the event loop milliseconds."""
+_LONGEST = 8_000
+"""Characters of a query that count; an embedding reads far fewer."""
 
 
 class Search:
@@ -26,7 +31,7 @@ class Search:
 
     def __init__(
         self,
-        query: str,
+        query: Query,
         holdings: Holdings,
         embedding: Embedding,
         policy: RecallPolicy,
@@ -34,7 +39,8 @@ class Search:
         limit: int,
         only_relevant: bool,
     ) -> None:
-        self._query = query
+        self._query = query.text[:_LONGEST]
+        self._lead = None if query.lead is None else query.lead[:_LONGEST]
         self._holdings = holdings
         self._embedding = embedding
         self._policy = policy
@@ -46,33 +52,43 @@ class Search:
         shelves: Sequence[ShelfName],
         believed: Selection,
         now: datetime,
-        unless: Callable[[str], bool] | None = None,
+        unless: Callable[[MemoryRecord], bool] | None = None,
     ) -> list[MemoryHit]:
-        """The best of the records that are believed, best first, without those whose content `unless` accepts."""
+        """The best of the records that are believed, best first, without those that `unless` accepts."""
         is_exclusive = self._holdings.connection.exclusive
         catalogue = await self._holdings.catalogue_in_step(patient=is_exclusive or not self._only_relevant)
-        shelves = [name for name in shelves if catalogue.saw(name) or not is_exclusive]
-        vector, (matches, by_words) = await asyncio.gather(
-            self._embedding.embed_query(catalogue.as_said(self._query)),
-            in_thread(lambda: self._search_words(catalogue, shelves)),
-        )
+        shelves = [name for name in shelves if catalogue.saw(name) or not (is_exclusive and catalogue.is_built)]
+        embedding = asyncio.ensure_future(self._embedding.embed_query(catalogue.as_said(self._query)))
+        await asyncio.sleep(0)  # so that it is under way while the words are looked up
+        if len(catalogue) < _MANY:
+            matches, by_words = self._search_words(catalogue, shelves)
+        else:
+            matches, by_words = await in_thread(lambda: self._search_words(catalogue, shelves))
+        vector = await embedding
         found = await asyncio.gather(
             *(self._candidates(catalogue, name, vector, by_words[name], believed) for name in shelves)
         )
         near = {id: similarity for ids, _ in found for id, similarity in ids.items()}
         records = newest_of_each_key(
-            record for _, records in found for record in records if unless is None or not unless(record.content)
+            record
+            for _, records in found
+            for record in records
+            if not (unless is not None and unless(record))
+            and not (self._only_relevant and catalogue.is_outdated(record))
         )
         candidates = self._weigh(catalogue, records, near, matches)
         if not is_exclusive:
             candidates = await self._up_to_date(catalogue, candidates, shelves, believed)
-        return rank(candidates, now=now, policy=self._policy, limit=self._limit, only_relevant=self._only_relevant)
+        hits = rank(candidates, now=now, policy=self._policy, limit=self._limit, only_relevant=self._only_relevant)
+        return [replace(hit, record=with_own_metadata(hit.record)) for hit in hits]
 
     def _search_words(
         self, catalogue: Catalogue, shelves: Sequence[ShelfName]
     ) -> tuple[KeywordMatches, dict[ShelfName, list[str]]]:
         """How well memories hold the words of the query, and the ids of those on each shelf that do so best."""
         matches = catalogue.search(self._query)
+        if self._lead is not None:
+            matches = matches.or_better(catalogue.search(self._lead))
         session_weight = self._policy.session_weight / max(self._policy.keyword_weight, 0.01)
         return matches, {name: catalogue.best(matches, _BY_WORDS, name, session_weight) for name in shelves}
 
@@ -96,33 +112,25 @@ class Search:
         """The records with everything that speaks for them."""
         named, farthest = catalogue.speakers_named(self._query), min(near.values(), default=0.0)
         ids = [record.id for record in records]
-        columns = zip(
-            records,
-            matches.of(ids),
-            catalogue.beside({id: near[id] - farthest for id in ids}),
-            catalogue.particulars(ids),
-            strict=True,
-        )
-        return [
-            Candidate(
-                record,
-                near[record.id],
-                *by_words,
-                neighbours,
-                particulars if record.kind == "interaction" else 0,
-                record.source in named,
-                record.content.rstrip()[-1:] == "?",
-            )
-            for record, by_words, neighbours, particulars in columns
-        ]
+        cosines = [near[id] for id in ids]
+        keywords, sessions = matches.of(ids)
+        beside = catalogue.beside({id: cosine - farthest for id, cosine in zip(ids, cosines, strict=True)})
+        told = zip(records, catalogue.particulars(ids), strict=True)
+        particulars = [count if record.kind == "interaction" else 0 for record, count in told]
+        by_named = [record.source in named for record in records]
+        asks = [record.content.rstrip()[-1:] == "?" for record in records]
+        columns = zip(records, cosines, keywords, sessions, beside, particulars, by_named, asks, strict=True)
+        return list(map(Candidate._make, columns))
 
     async def _up_to_date(
         self, catalogue: Catalogue, candidates: list[Candidate], shelves: Sequence[ShelfName], believed: Selection
     ) -> list[Candidate]:
         """The candidates, without what another process superseded or deleted among those that can be chosen."""
-        for _ in range(_LOOKS):
+        for look in range(_LOOKS):
             chosen = contenders(candidates, policy=self._policy, limit=self._limit, only_relevant=self._only_relevant)
             looked_at = {candidate.record.id: candidate.record for _, candidate in chosen}
+            if look == _LOOKS - 1:  # much was changed, so all are looked at
+                looked_at = {candidate.record.id: candidate.record for candidate in candidates}
             fresh = {record.id: record for record in await self._holdings.find(list(looked_at), shelves)}
             changed = {id: fresh.get(id) for id, record in looked_at.items() if fresh.get(id) != record}
             if not changed:

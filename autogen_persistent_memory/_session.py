@@ -15,7 +15,7 @@ from ._config import RecallPolicy, SessionMemoryConfig
 from ._embeddings import Embedding, embedding_from_config
 from ._engine import Engine
 from ._errors import PersistentMemoryError
-from ._records import Draft, MemoryRecord, Selection, draft
+from ._records import Draft, MemoryRecord, Selection, draft, in_order
 from ._store import MemoryStore
 from ._stores import store_from_config
 from ._threads import in_thread
@@ -90,8 +90,8 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         """The messages of the conversation, oldest first; with a limit the last so many."""
         count = None if limit is None else check_count(limit, "limit")
         newest_first = await self._engine.select(Selection(session=self._session), ["session"])
-        in_order = sorted(newest_first, key=lambda record: (record.created_at, record.sequence or 0))
-        return in_order if count is None else in_order[-count:]
+        messages = in_order(newest_first)
+        return messages if count is None else messages[-count:]
 
     async def save(self, team_or_agent: Resumable) -> None:
         """Save the state of a team or an agent, so that `load()` can go on with it in another process."""
@@ -121,6 +121,7 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         """Delete this conversation for good: its messages and its saved state. Other sessions stay."""
         await self._engine.forget(Selection(session=self._session), ["session"], history=True)
         await self._engine.values.remove("state", self._session)
+        await self._engine.values.remove("mark", self._session)
 
     def _draft(self, content: str, **fields: Any) -> Draft:
         return draft(content, kind="interaction", session=self._session, **fields)

@@ -85,6 +85,9 @@ class ChromaShelf(NamespaceCollection):
     async def remove(self, ids: Sequence[str]) -> int:
         return sum([await self.change(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(len(ids))])
 
+    async def settle(self) -> None:
+        await self._call(lambda client: None, writes=True)
+
     async def ids(self) -> list[str]:
         return await self.read(lambda collection: list(collection.get(include=[])["ids"]), [])
 
@@ -161,9 +164,11 @@ def _chunks(count: int) -> list[slice]:
 
 
 def _upsert(collection: Collection, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+    import numpy as np
+
     collection.upsert(
         ids=[record.id for record in records],
-        embeddings=list(vectors),
+        embeddings=np.asarray(vectors, dtype=np.float32),
         documents=[record.content for record in records],
         metadatas=[to_metadata(record) for record in records],
     )

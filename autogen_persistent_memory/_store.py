@@ -17,8 +17,8 @@ from ._records import MemoryRecord, Selection
 
 T = TypeVar("T")
 ShelfName = Literal["profile", "session"]
-Space = Literal["value", "state"]
-"""Values are the user's own; states are what teams and agents need to go on."""
+Space = Literal["value", "state", "mark"]
+"""Values are the user's own; states are what teams and agents need to go on; marks tell how far facts were drawn."""
 Near = dict[str, float]
 """Ids, each with its cosine similarity to what was searched for."""
 SHELVES: tuple[ShelfName, ...] = ("profile", "session")
@@ -73,6 +73,9 @@ class Shelf(Protocol):
 
         Interrupted at any point, the shelf is either as it was or complete.
         """
+
+    async def settle(self) -> None:
+        """Wait until everything is written that is being written now, also by tasks that were cancelled."""
 
     async def ids(self) -> list[str]:
         """The ids of all rows."""

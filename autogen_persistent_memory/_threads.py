@@ -92,13 +92,16 @@ _finishing: weakref.WeakSet[DaemonPool] = weakref.WeakSet()
 
 @atexit.register
 def _let_calls_end() -> None:
-    """A write under way when the program ends deserves a moment; one that hangs does not deserve more."""
+    """A call under way when the program ends deserves a moment; one that hangs does not deserve more.
+
+    A write must not be lost, and native code that comes back to a dead interpreter crashes it.
+    """
     until = time.monotonic() + _EXIT_SECONDS
     while time.monotonic() < until and any(pool.is_busy() for pool in list(_finishing)):
         time.sleep(0.01)
 
 
-_work = DaemonPool(4, "autogen-memory-work")
+_work = DaemonPool(4, "autogen-memory-work", finishes=True)
 
 
 async def in_thread(call: Callable[[], T]) -> T:

@@ -5,28 +5,42 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Protocol
 
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import LLMMessage
 
 from ._block import Block, render
-from ._conversation import VisibleText, block_id_of
+from ._conversation import VisibleText, block_id_of, tells_something
 from ._deadlines import within
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._placement import place_block
 from ._question import question
-from ._records import MemoryHit, Selection
+from ._records import MemoryHit, MemoryRecord, Query, Selection
 from ._store import ShelfName
 
 logger = logging.getLogger("autogen_persistent_memory")
 
+_NOTHING = Block("", ())
 _SPARE = 40
 """So many hits more than a block holds are looked at, for those that repeat others or are too long for its budget."""
 
 
+class Listener(Protocol):
+    """Who wants to know what is said before memories are recalled for it."""
+
+    async def hear(self, context: ChatCompletionContext) -> None:
+        """Take in what is new in a model context."""
+
+    async def settle(self) -> None:
+        """Wait until what was heard is stored."""
+
+
 class Turn:
     """Keeps one block up to date in the model contexts of the agents that have this memory."""
+
+    listener: Listener | None = None
 
     def __init__(self, engine: Engine, shelves: Sequence[ShelfName], selection: Selection, block_id: str) -> None:
         self._engine = engine
@@ -45,7 +59,7 @@ class Turn:
         messages: Sequence[LLMMessage] = ()
         try:
             messages = await within(policy.deadline, context.get_messages())
-            block = await self._recall(messages)
+            block = await self._recall(context, messages)
             hits = await self._show(block, context, messages)
         except Exception as error:
             self._log(error)
@@ -55,9 +69,10 @@ class Turn:
             return ()
         if hits:
             self._engine.reinforce(hits)
+        await self._settle()
         return hits
 
-    async def block(self, query: str, visible: VisibleText | None = None) -> Block:
+    async def block(self, query: Query, visible: VisibleText | None = None) -> Block:
         """The block for a query: what is relevant enough and not visible already, within the budget."""
         policy = self._engine.policy
         hits = await self._engine.recall(
@@ -66,18 +81,42 @@ class Turn:
             limit=policy.limit + _SPARE,
             selection=self._selection,
             only_relevant=True,
-            unless=visible.shows if visible else None,
+            unless=lambda record: _tells_nothing(record) or (visible is not None and visible.shows(record)),
         )
         confident = [hit for hit in hits if hit.score >= policy.min_score]
         return render(confident, block_id=self._block_id, policy=policy, now=self._engine.clock())
 
-    async def _recall(self, messages: Sequence[LLMMessage]) -> Block:
+    async def _recall(self, context: ChatCompletionContext, messages: Sequence[LLMMessage]) -> Block:
         query = question(messages, self._engine.policy)
-        if query is None:
-            return Block("", (), 0)
+        if query is None and self.listener is None:
+            return _NOTHING
         await self._prepare()
+        return await within(self._engine.policy.deadline, self._hear_and_recall(context, messages, query))
+
+    async def _hear_and_recall(
+        self, context: ChatCompletionContext, messages: Sequence[LLMMessage], query: Query | None
+    ) -> Block:
+        trouble: Exception | None = None
+        if self.listener is not None:
+            try:
+                await self.listener.hear(context)
+            except Exception as error:
+                trouble = error
         others = [message for message in messages if block_id_of(message) != self._block_id]
-        return await within(self._engine.policy.deadline, self.block(query, VisibleText(others)))
+        block = _NOTHING if query is None else await self.block(query, VisibleText(others))
+        if trouble is not None:
+            self._log(trouble)
+        return block
+
+    async def _settle(self) -> None:
+        """Give what was heard in this turn a moment to be stored; it goes on being stored if that is not enough."""
+        if self.listener is not None:
+            try:
+                await within(self._engine.policy.deadline / 2, self.listener.settle())
+            except asyncio.TimeoutError:
+                pass
+            except Exception as error:
+                logger.warning("What was said could not be stored, and is kept until it can: %s", error)
 
     async def _show(
         self, block: Block, context: ChatCompletionContext, messages: Sequence[LLMMessage]
@@ -104,7 +143,7 @@ class Turn:
     async def _take_back(self, context: ChatCompletionContext, messages: Sequence[LLMMessage]) -> None:
         """Remove the block of the turn before: what it says may have been superseded or forgotten since."""
         try:
-            await self._show(Block("", (), 0), context, messages)
+            await self._show(_NOTHING, context, messages)
         except Exception as error:
             logger.warning("The memories of the turn before stay in the context, since it fails: %r", error)
 
@@ -125,3 +164,8 @@ class Turn:
             )
         else:
             logger.warning("The agent goes on without memory: %r", error, exc_info=error)
+
+
+def _tells_nothing(record: MemoryRecord) -> bool:
+    """Whether it is a message that only wants something: nobody needs to be reminded of a question."""
+    return record.kind == "interaction" and not tells_something(record.content)

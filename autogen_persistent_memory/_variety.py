@@ -2,69 +2,69 @@
 
 from __future__ import annotations
 
-import re
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ._ranking import relevance
-from ._records import MemoryHit
+from ._records import FACTS, MemoryHit
+from ._statements import statement
 from ._words import terms
 
 _LIKENESS_COSTS = 0.2
 """What a hit loses if it has all its words in common with one chosen before: as much as what is clearly less relevant."""
-_FILLERS = frozenset(
-    terms("user really actually definitely absolutely totally quite lot please thanks hey hello ok yes oh")
-)
-_NEGATION = re.compile(r"\b(?:no|not|nor|none|nobody|nothing|cannot|without)\b|n['’]t\b", re.IGNORECASE)
 _LONG = 2_000
+_COMPARED = 60
+_FILLERS = frozenset(("really", "actually", "definitely", "absolutely", "totally", "quite", "also"))
+_SAME_PERSON = {"the": "", "i": "", "user": "", "my": "", "user's": "", "am": "is", "have": "has"}
 
 
 def varied(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
     """The hits, the most relevant first, without repetitions.
 
     One that is much like another comes after those that are nearly as relevant and say something else. It repeats the
-    other if it is the same words in the same order, but for fillers, from the same speaker.
+    other if it is the same statement, but for who is called what and for fillers, from the same speaker.
     """
-    left = [_Saying.of(hit) for hit in hits]
-    worth = [relevance(saying.hit) for saying in left]
-    likeness = [0.0] * len(left)
+    left = _distinct(sorted(hits, key=relevance, reverse=True))
+    worth = [relevance(hit) for hit in left]
+    vocabularies = [frozenset(terms(hit.record.content[:_LONG])) for hit in left[:_COMPARED]]
+    likeness = [0.0] * len(vocabularies)
     chosen: list[MemoryHit] = []
-    while left:
-        at = max(range(len(left)), key=lambda at: worth[at] - _LIKENESS_COSTS * likeness[at])
-        best = left[at]
-        chosen.append(best.hit)
-        kept = [other for other in range(len(left)) if other != at and not left[other].repeats(best)]
-        likeness = [max(likeness[other], left[other].likeness(best)) for other in kept]
-        left, worth = [left[other] for other in kept], [worth[other] for other in kept]
-    return chosen
+    remaining = list(range(len(vocabularies)))
+    while remaining:
+        best = max(remaining, key=lambda at: worth[at] - _LIKENESS_COSTS * likeness[at])
+        remaining.remove(best)
+        chosen.append(left[best])
+        for other in remaining:
+            likeness[other] = max(likeness[other], _likeness(vocabularies[other], vocabularies[best]))
+    return chosen + left[_COMPARED:]
 
 
-@dataclass(frozen=True, slots=True)
-class _Saying:
-    """A hit, and the words that matter in it."""
+def _distinct(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
+    """The hits without those that state what one before them does, and without messages whose facts are among them."""
+    hits = list(hits)
+    ids = {hit.record.id for hit in hits}
+    hits = [hit for hit in hits if ids.isdisjoint(hit.record.metadata.get(FACTS, ()))]
+    kept: list[MemoryHit] = []
+    speakers: defaultdict[tuple[str, ...], set[str | None]] = defaultdict(set)
+    for hit in hits:
+        said, source = _said(hit.record.content), hit.record.source
+        if not said or not (speakers[said] and (source is None or None in speakers[said] or source in speakers[said])):
+            kept.append(hit)
+        speakers[said].add(source)
+    return kept
 
-    hit: MemoryHit
-    words: tuple[str, ...]
-    vocabulary: frozenset[str]
-    negated: bool
 
-    @classmethod
-    def of(cls, hit: MemoryHit) -> _Saying:
-        text = hit.record.content[:_LONG]
-        words = tuple(word for word in terms(text) if word not in _FILLERS)
-        return cls(hit, words, frozenset(words), _NEGATION.search(text) is not None)
+def _said(content: str) -> tuple[str, ...]:
+    """What a text states of the user or of who speaks, in whichever person; empty where that cannot be told."""
+    if len(content) > _LONG:
+        return ()
+    words = [_SAME_PERSON.get(word.lower(), word) for word in statement(content)]
+    words = [word for word in words if word and word.lower() not in _FILLERS]
+    if words and words[0].endswith("s") and words[0].islower():
+        words[0] = words[0][:-1]  # "loves", as "love"
+    return tuple(words)
 
-    def repeats(self, other: _Saying) -> bool:
-        speakers = {self.hit.record.source, other.hit.record.source} - {None}
-        is_short = len(self.hit.record.content) <= _LONG
-        return (
-            is_short
-            and bool(self.words)
-            and self.words == other.words
-            and self.negated == other.negated
-            and len(speakers) < 2
-        )
 
-    def likeness(self, other: _Saying) -> float:
-        """The share of their words that both have."""
-        return len(self.vocabulary & other.vocabulary) / max(1, len(self.vocabulary | other.vocabulary))
+def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
+    """The share of their words that both have."""
+    return len(one & other) / max(1, len(one | other))

@@ -16,6 +16,33 @@ _TIMES = frozenset(
     friday saturday sunday january february march april june july august september october november december
     """.split()  # noqa: SIM905
 )
+_ENGLISH = frozenset(
+    [
+        "what",
+        "which",
+        "who",
+        "whose",
+        "when",
+        "where",
+        "why",
+        "how",
+        "does",
+        "did",
+        "is",
+        "are",
+        "were",
+        "the",
+        "of",
+        "and",
+        "with",
+        "have",
+        "their",
+        "about",
+        "would",
+        "could",
+        "should",
+    ]
+)
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 STOP_WORDS = frozenset(
     """
@@ -64,9 +91,19 @@ def says_when(text: str) -> bool:
     return any(word in _TIMES or _YEAR.fullmatch(word) for word in _WORD.findall(text.casefold()))
 
 
+def has_terms(text: str) -> bool:
+    """Whether `terms` finds anything."""
+    return any(not word.isascii() or word not in STOP_WORDS for word in _WORD.findall(text.casefold()))
+
+
+def is_name(word: str) -> bool:
+    """Whether it can only be a name: with a capital, and no function word such as "Will" or "A"."""
+    return word[:1].isupper() and len(word) > 1 and word.casefold() not in STOP_WORDS
+
+
 def is_english(text: str) -> bool:
-    """Whether the text holds an English function word. Good enough for a question."""
-    return any(word in STOP_WORDS for word in _WORD.findall(text.casefold()))
+    """Whether a question seems to be English: it holds a word that questions in other languages hardly hold."""
+    return any(word in _ENGLISH for word in _WORD.findall(text.casefold()))
 
 
 def _pairs(word: str) -> list[str]:

@@ -117,7 +117,9 @@ async def main(dialogues: Sequence[Dialogue], *, together: bool) -> Results:
         for dialogue in tqdm(dialogues, desc=way, disable=None):
             policy = RecallPolicy(query=query(dialogue), frequency_weight=0.0 if together else 0.2)
             namespace = way if together else f"{way}/{dialogue.id}"
-            async with PersistentMemory(namespace, store=store, embedding=embedding, policy=policy) as memory:
+            async with PersistentMemory(
+                namespace, store=store, embedding=embedding, policy=policy, capture=False
+            ) as memory:
                 if not together or dialogue is dialogues[0]:
                     await memory.remember_many(everyone if together else dialogue.memories)
                 shown = await converse(dialogue, memory)

@@ -14,21 +14,26 @@ import logging
 from pathlib import Path
 
 from retrieval import Question, Scores, ask, report
-from systems import SYSTEMS, Item
+from systems import COMPARED, SYSTEMS, Item
 
 DATA = Path(__file__).parent / "data" / "paraphrase.jsonl"
 
 
-async def main(systems: list[str], as_json: bool) -> None:
+def read_facts() -> tuple[list[Item], list[Question]]:
+    """The facts, and a question for each."""
     rows = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
     facts = [Item(id=row["id"], text=row["fact"], kind=row["kind"]) for row in rows]
-    questions = [Question(row["question"], {row["id"]}, row["domain"]) for row in rows]
+    return facts, [Question(row["question"], {row["id"]}, row["domain"]) for row in rows]
+
+
+async def main(systems: list[str], as_json: bool) -> None:
+    facts, questions = read_facts()
     results = {name: Scores() for name in systems}
-    for name in systems:
-        system = SYSTEMS[name]()
+    compared = {name: SYSTEMS[name]() for name in systems}
+    for system in compared.values():
         await system.store(facts)
-        await system.find("warm up", 1)
-        await ask(system, questions, results[name], name)
+    await ask(compared, questions, results, "questions")
+    for system in compared.values():
         await system.close()
     report(results, as_json=as_json, title=f"{len(facts)} paraphrased profile facts")
 
@@ -39,4 +44,4 @@ if __name__ == "__main__":
     parser.add_argument("--system", action="append", choices=SYSTEMS, help="which system (default: all)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
-    asyncio.run(main(arguments.system or list(SYSTEMS), arguments.json))
+    asyncio.run(main(arguments.system or COMPARED, arguments.json))

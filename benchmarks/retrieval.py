@@ -9,18 +9,20 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from systems import System
 from tqdm import tqdm
 
-DEPTH = 20
+DEPTHS = (5, 10, 20)
+WIDTH = 13
 
 
 @dataclass
 class Scores:
     """What one system found, question by question."""
 
+    asked_for: int = max(DEPTHS)
+    """How many memories a question asks for."""
     recall: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     hit: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     reciprocal_rank: list[float] = field(default_factory=list)
@@ -33,7 +35,7 @@ class Scores:
         self.by_category[category].append(len(wanted & set(found[:10])) / len(wanted))
         if not counts:
             return
-        for depth in (1, 5, 10, 20):
+        for depth in (1, *DEPTHS):
             right = len(wanted & set(found[:depth]))
             self.recall[depth].append(right / len(wanted))
             self.hit[depth].append(float(right > 0))
@@ -46,7 +48,7 @@ class Scores:
         """The figures, shares in per cent, times in milliseconds."""
         ordered = sorted(self.seconds)
         return {
-            **{f"R@{depth}": 100 * statistics.mean(self.recall[depth]) for depth in (5, 10, 20)},
+            **{f"R@{depth}": 100 * statistics.mean(self.recall[depth]) for depth in DEPTHS if depth <= self.asked_for},
             **{f"hit@{depth}": 100 * statistics.mean(self.hit[depth]) for depth in (1, 5)},
             "MRR": 100 * statistics.mean(self.reciprocal_rank),
             "NDCG@10": 100 * statistics.mean(self.ndcg),
@@ -66,22 +68,42 @@ class Question:
     counts: bool = True
 
 
-async def ask(system: System, questions: Sequence[Question], scores: Scores, title: str) -> None:
-    """Put the questions to a system."""
-    for question in tqdm(questions, desc=title, disable=None):
-        started = time.perf_counter()
-        found = await system.find(question.text, DEPTH)
-        scores.seconds.append(time.perf_counter() - started)
-        scores.add(found, question.wanted, question.category, counts=question.counts)
+async def ask(
+    systems: Mapping[str, System], questions: Sequence[Question], results: Mapping[str, Scores], title: str
+) -> None:
+    """Put each question to all systems in turn, so that what else the machine does slows all of them alike.
+
+    A different one begins each time: who comes later finds what the first has warmed.
+    """
+    names = list(systems)
+    for system in systems.values():
+        await system.find("warm up", 1)
+    for number, question in enumerate(tqdm(questions, desc=title, disable=None)):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            started = time.perf_counter()
+            found = await systems[name].find(question.text, results[name].asked_for)
+            results[name].seconds.append(time.perf_counter() - started)
+            results[name].add(found, question.wanted, question.category, counts=question.counts)
+
+
+def summaries_of(results: Mapping[str, Scores]) -> dict[str, dict[str, float]]:
+    """The figures of each system; where retrieval by Chroma alone was measured, also the times beside its own."""
+    summaries = {name: scores.summary() for name, scores in results.items()}
+    if "floor" in summaries:
+        floor = summaries["floor"]["p50 ms"]
+        summaries = {name: {**summary, "p50 / floor": summary["p50 ms"] / floor} for name, summary in summaries.items()}
+    return summaries
 
 
 def report(results: Mapping[str, Scores], *, as_json: bool, title: str) -> None:
     """Print the figures of all systems, one beside the other."""
-    summaries: dict[str, dict[str, Any]] = {name: scores.summary() for name, scores in results.items()}
+    summaries = summaries_of(results)
     if as_json:
         print(json.dumps({"benchmark": title, "systems": summaries}, indent=2))
         return
     print(f"\n{title}")
-    print(f"{'':<22}" + "".join(f"{name:>10}" for name in summaries))
+    print(f"{'':<22}" + "".join(f"{name:>{WIDTH}}" for name in summaries))
     for row in next(iter(summaries.values())):
-        print(f"{row:<22}" + "".join(f"{summary[row]:>10.1f}" for summary in summaries.values()))
+        places = 2 if row == "p50 / floor" else 1
+        print(f"{row:<22}" + "".join(f"{summary[row]:>{WIDTH}.{places}f}" for summary in summaries.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+import chromadb
 import numpy as np
 from autogen_core.memory import MemoryContent, MemoryMimeType
 from autogen_ext.memory.chromadb import (
@@ -19,7 +21,13 @@ from autogen_ext.memory.chromadb import (
     PersistentChromaDBVectorMemoryConfig,
 )
 
-from autogen_persistent_memory import MiniLMEmbedding, PersistentMemory, TemporaryStore
+from autogen_persistent_memory import (
+    CallableEmbedding,
+    MiniLMEmbedding,
+    PersistentMemory,
+    RecallPolicy,
+    TemporaryStore,
+)
 from autogen_persistent_memory._minilm import load_minilm
 from autogen_persistent_memory._words import terms
 
@@ -49,14 +57,23 @@ class System(Protocol):
 
 
 class Ours:
-    """This package, through its public API, with default settings."""
+    """This package, through its public API, with default settings unless told otherwise.
 
-    def __init__(self) -> None:
-        self._memory = PersistentMemory("benchmark", store=TemporaryStore())
-        self._ids: dict[str, str] = {}
+    The id of an item travels as metadata, so that another one on the same store can ask for what the first has stored.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: RecallPolicy | None = None,
+        store: TemporaryStore | None = None,
+        embedding: MiniLMEmbedding | CallableEmbedding | None = None,
+    ) -> None:
+        store = store or TemporaryStore()
+        self._memory = PersistentMemory("benchmark", store=store, embedding=embedding, policy=policy)
 
     async def store(self, items: Sequence[Item]) -> None:
-        records = await self._memory.remember_many(
+        await self._memory.remember_many(
             [
                 {
                     "content": item.text,
@@ -64,19 +81,53 @@ class Ours:
                     "source": item.speaker,
                     "session": item.session,
                     "at": item.at,
+                    "metadata": {"item": item.id},
                 }
                 for item in items
             ],
             progress=True,
         )
-        self._ids = {record.id: item.id for record, item in zip(records, items, strict=True)}
 
     async def find(self, question: str, limit: int) -> list[str]:
-        return [self._ids[hit.record.id] for hit in await self._memory.recall(question, limit=limit)]
+        return [hit.record.metadata["item"] for hit in await self._memory.recall(question, limit=limit)]
 
     async def close(self) -> None:
         await self._memory.clear()
         await self._memory.close()
+
+
+class ByRelevance(Ours):
+    """This package, but put in order by relevance alone: neither age nor use nor kind counts."""
+
+    async def find(self, question: str, limit: int) -> list[str]:
+        hits = await self._memory.recall(question, limit=RecallPolicy().candidates)
+        best = sorted(hits, key=lambda hit: hit.similarity, reverse=True)
+        return [hit.record.metadata["item"] for hit in best[:limit]]
+
+
+class Floor:
+    """The least a vector search can cost: the question embedded, and one query to Chroma for as much as ours asks for."""
+
+    async def store(self, items: Sequence[Item]) -> None:
+        self._client = chromadb.EphemeralClient()
+        self._collection = self._client.create_collection(
+            f"floor-{uuid.uuid4().hex}", configuration={"hnsw": {"space": "cosine"}}, embedding_function=None
+        )
+        for start in range(0, len(items), 64):
+            batch = items[start : start + 64]
+            texts = [item.text for item in batch]
+            self._collection.add([item.id for item in batch], load_minilm(None).embed(texts), documents=texts)
+
+    async def find(self, question: str, limit: int) -> list[str]:
+        answer = self._collection.query(
+            query_embeddings=load_minilm(None).embed([question]),
+            n_results=RecallPolicy().candidates,
+            include=["distances"],
+        )
+        return list(answer["ids"][0][:limit])
+
+    async def close(self) -> None:
+        self._client.delete_collection(self._collection.name)
 
 
 class LocalMiniLM:
@@ -190,4 +241,12 @@ class BM25:
         return None
 
 
-SYSTEMS: dict[str, Callable[[], System]] = {"ours": Ours, "autogen": AutoGen, "bm25": BM25, "minilm": MiniLM}
+SYSTEMS: dict[str, Callable[[], System]] = {
+    "ours": Ours,
+    "floor": Floor,
+    "autogen": AutoGen,
+    "bm25": BM25,
+    "minilm": MiniLM,
+    "relevance": ByRelevance,
+}
+COMPARED = ["ours", "floor", "autogen", "bm25", "minilm"]

@@ -1,4 +1,4 @@
-"""An agent that remembers: a conversation in one process, its memory in a second one.
+"""An agent that remembers by itself: a conversation in one process, its memory in a second one.
 
 Run `make demo`, or `python samples/demo.py`. The model is scripted, so that this needs no key and no network; with
 OPENAI_API_KEY set it is a real one (OPENAI_MODEL chooses which).
@@ -20,10 +20,13 @@ from autogen_core.models import ChatCompletionClient
 from autogen_persistent_memory import EmbeddedStore, PersistentMemory
 
 TOLD = [
-    ("The user's name is Sarah", "fact"),
-    ("Sarah prefers TypeScript over JavaScript", "preference"),
-    ("The project uses PostgreSQL, because of JSONB", "decision"),
-    ("Caching sessions in local files failed: two workers overwrote each other", "lesson"),
+    ("Hi, I am Sarah. I am building a web shop, and I prefer TypeScript.", "Nice to meet you, Sarah!"),
+    ("We decided to use SQLite because it needs no server.", "A fine choice to start with."),
+    (
+        "We tried caching sessions in local files but it failed because two workers overwrote each other.",
+        "I see; let us not do that again.",
+    ),
+    ("We migrated from SQLite to PostgreSQL, because of JSONB.", "PostgreSQL it is."),
 ]
 QUESTIONS = [
     ("Which language should the example use?", "TypeScript, Sarah, as you like it."),
@@ -44,14 +47,17 @@ def model(replies: list[str]) -> ChatCompletionClient:
 
 
 async def monday(path: str) -> None:
-    """The first process: somebody tells the agent about themselves."""
+    """The first process: somebody tells the agent about themselves and their work. Nothing is stored by hand."""
     async with PersistentMemory("user-42", store=EmbeddedStore(path)) as memory:
-        agent = AssistantAgent("assistant", model_client=model(["Nice to meet you, Sarah!"]), memory=[memory])
-        await say(agent, "Hi, I am Sarah. I am building a web shop, and I prefer TypeScript.")
-        show("remembered", "")
-        for content, kind in TOLD:
-            record = await memory.remember(content, kind=kind)
-            show("", f"{record.kind:<11} {record.content}")
+        client = model([reply for _, reply in TOLD])
+        agent = AssistantAgent("assistant", model_client=client, memory=[memory])
+        for text, _ in TOLD:
+            show("user", text)
+            show("assistant", str(getattr((await agent.run(task=text)).messages[-1], "content", "")))
+        records = await memory.profile.records(include_history=True)
+        for record in reversed(records):
+            over = "  (superseded)" if record.superseded_by else ""
+            show("remembered", f"{record.kind:<11} {record.content}{over}")
 
 
 async def friday(path: str) -> None:

@@ -309,7 +309,7 @@ async def test_injection_reinforces_what_was_injected_and_only_that(memory: Pers
     agent, _ = an_agent(memory)
     await agent.run(task="green tea?")
     await memory.flush()
-    used = {record.id: record.uses for record in await memory.records()}
+    used = {record.id: record.uses for record in await memory.profile.records()}
     assert used == {tea.id: 1, town.id: 0}
 
 

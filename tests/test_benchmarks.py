@@ -4,31 +4,113 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
-def test_the_comparison_runs_and_prints_its_table() -> None:
-    answer = subprocess.run(
-        [sys.executable, str(BENCHMARKS / "compare.py"), "--memories", "16", "--turns", "2"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
+def run(script: str, *arguments: str) -> str:
+    """What a benchmark prints; it must have nothing to complain about."""
+    command = [sys.executable, str(BENCHMARKS / script), *arguments]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    return answer.stdout
+
+
+def conversation(names: tuple[str, str], sessions: list[list[str]], questions: list[dict[str, Any]]) -> dict[str, Any]:
+    """A conversation in LoCoMo's format, in which the two take turns."""
+    said: dict[str, Any] = {"speaker_a": names[0], "speaker_b": names[1]}
+    for session, texts in enumerate(sessions, start=1):
+        said[f"session_{session}_date_time"] = f"1:5{session} pm on {session} May, 2023"
+        said[f"session_{session}"] = [
+            {"speaker": names[turn % 2], "dia_id": f"D{session}:{turn + 1}", "text": text}
+            for turn, text in enumerate(texts)
+        ]
+    return {"sample_id": "-".join(names), "conversation": said, "qa": questions}
+
+
+@pytest.fixture
+def locomo(tmp_path: Path) -> str:
+    """A file in LoCoMo's format with two short conversations; some of the evidence is written as carelessly as there."""
+    hiking = conversation(
+        ("Caroline", "Melanie"),
+        [
+            ["I went hiking in the Alps last week!", "How nice. Did you take your dog along?", "Yes, Bruno loved it."],
+            ["I start to learn the cello.", "My daughter plays the violin."],
+        ],
+        [
+            {"question": "Where did Caroline go hiking?", "evidence": ["D1:1"], "category": 4},
+            {"question": "Who came along to the Alps?", "evidence": ["D1:1; D1:3"], "category": 1},
+            {"question": "When did Caroline start the cello?", "evidence": ["D:2:1"], "category": 2},
+            {"question": "Would Melanie enjoy a concert?", "evidence": ["D2:02"], "category": 3},
+            {"question": "What does Melanie's son play?", "evidence": ["D2:2"], "category": 5},
+            {"question": "Is Caroline an ally?", "evidence": [], "category": 3},
+        ],
     )
-    assert "prompt tokens in all" in answer.stdout
-    assert answer.stderr == ""
+    baking = conversation(
+        ("Jon", "Gina"),
+        [["My bakery opened on Monday.", "Wow, congratulations!"], ["We bake bread with rye now.", "Rye is healthy."]],
+        [
+            {"question": "What did Jon open?", "evidence": ["D1:1"], "category": 4},
+            {"question": "Which flour does the bread of Jon have?", "evidence": ["D2:1"], "category": 4},
+        ],
+    )
+    file = tmp_path / "locomo.json"
+    file.write_text(json.dumps([hiking, baking]), encoding="utf-8")
+    return str(file)
+
+
+def test_the_comparison_runs_and_prints_its_table() -> None:
+    assert "prompt tokens in all" in run("compare.py", "--memories", "16", "--turns", "2")
 
 
 def test_the_dialogues_run_and_report_every_way_to_ask() -> None:
-    answer = subprocess.run(
-        [sys.executable, str(BENCHMARKS / "dialogues.py"), "--first", "6", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    ways = json.loads(answer.stdout)["ways"]
+    ways = json.loads(run("dialogues.py", "--first", "6", "--json"))["ways"]
     assert list(ways) == ["ours", "user's last", "last line", "everything"]
     assert set(ways["ours"]["all"]) == {"injected", "hit@1", "hit@3", "unexpected"}
-    assert answer.stderr == ""
+
+
+def test_locomo_runs_all_systems_beside_the_floor(locomo: str) -> None:
+    systems = json.loads(run("locomo.py", "--data", locomo, "--json"))["systems"]
+    assert list(systems) == ["ours", "floor", "autogen", "bm25", "minilm"]
+    assert {"R@5", "R@10", "R@20", "hit@1", "MRR", "NDCG@10", "p50 ms", "p95 ms", "p50 / floor"} < set(systems["ours"])
+    assert systems["floor"]["p50 / floor"] == 1
+    found = {row: figure for row, figure in systems["ours"].items() if row.startswith("R@10")}
+    categories = ["1 multi-hop", "2 temporal", "3 open-domain", "4 single-hop", "5 adversarial"]
+    assert found == dict.fromkeys(
+        ["R@10", *(f"R@10 {name}" for name in categories)], 100
+    )  # all evidence was understood
+
+
+def test_locomo_shows_mixed_ages_beside_relevance_alone(locomo: str) -> None:
+    answer = json.loads(run("locomo.py", "--data", locomo, "--ages", "half-yesterday", "--limit", "10", "--json"))
+    assert list(answer["systems"]) == ["ours", "relevance"]
+    assert "yesterday" in answer["benchmark"]
+    assert "R@20" not in answer["systems"]["ours"]
+
+
+def test_the_ablation_changes_one_part_after_the_other(locomo: str) -> None:
+    ways = json.loads(run("ablation.py", "--data", locomo, "--facts", "5", "--json"))["ways"]
+    assert {"as it is", "without words", "without first person", "words not sharpened"} < set(ways)
+    assert set(ways["as it is"]) > {"R@10", "1 multi-hop", "facts hit@1"}
+
+
+def test_the_paraphrases_run_and_print_a_table() -> None:
+    assert "p50 / floor" in run("paraphrase.py", "--system", "ours", "--system", "floor")
+
+
+def test_silence_draws_falling_curves_and_marks_the_default(locomo: str) -> None:
+    answer = json.loads(run("silence.py", "--data", locomo, "--json"))
+    for name in ("messages", "facts"):
+        for line in ("kept", "foreign"):
+            shares = [point[line] for point in answer[name]["curve"]]
+            assert shares == sorted(shares, reverse=True)
+        assert set(answer[name]["default"]) == {"threshold", "kept", "foreign"}
+
+
+def test_scale_compares_recalls_with_raw_queries() -> None:
+    (figures,) = json.loads(run("scale.py", "--sizes", "200", "--json"))["sizes"].values()
+    assert all(figure > 0 for row, figure in figures.items() if "above" not in row)
+    assert {"recall p50, ms", "  raw query p50, ms", "recall p95, ms", "  raw query p95, ms"} < set(figures)

@@ -256,8 +256,8 @@ async def test_after_a_failed_turn_the_old_block_is_gone() -> None:
         return word_vectors(texts)
 
     memory = PersistentMemory("ann", store=TemporaryStore(), embedding=CallableEmbedding(fragile, id="x"))
-    record = await memory.remember("the green password is hunter2")
-    context = UnboundedChatCompletionContext([UserMessage(content="the green password?", source="user")])
+    record = await memory.remember("the green word is hunter2")
+    context = UnboundedChatCompletionContext([UserMessage(content="the green word?", source="user")])
     await memory.update_context(context)
     assert "hunter2" in str(await context.get_messages())
     await memory.forget(record.id)

@@ -43,23 +43,24 @@ def best(index: KeywordIndex, query: str, count: int = 10) -> list[str]:
 def test_the_memory_that_holds_more_of_the_words_is_better() -> None:
     index = an_index("green tea from Japan", "green apples", "black coffee")
     assert best(index, "Who likes green tea?") == ["0", "1"]
-    (holds_both, _), holds_none, unknown = index.search("green tea").of(["0", "2", "unknown"])
+    (holds_both, holds_none, unknown), of_sessions = index.search("green tea").of(["0", "2", "unknown"])
     assert holds_both == pytest.approx(0.9, abs=0.15)
-    assert holds_none == unknown == (0.0, 0.0)
+    assert holds_none == unknown == 0
+    assert of_sessions == [0, 0, 0]
 
 
 def test_half_of_the_words_is_worth_much_less_than_half() -> None:
     index = an_index("green tea", "green apples", "red apples", "blue sky")
-    (all_words, _), (half, _) = index.search("green tea").of(["0", "1"])
+    (all_words, half), _ = index.search("green tea").of(["0", "1"])
     assert half < 0.3 * all_words
 
 
 def test_an_answer_inherits_the_words_of_its_question() -> None:
     index = an_index("Where did you go hiking?", "To the Dolomites!", "Nice", "Anything else", session="s")
     matches = index.search("hiking")
-    (question, _), (answer, _), (after, _), (later, of_session) = matches.of(["0", "1", "2", "3"])
+    (question, answer, after, later), of_sessions = matches.of(["0", "1", "2", "3"])
     assert question > answer > after > later == 0
-    assert of_session > 0  # its session holds the word
+    assert of_sessions[3] > 0  # its session holds the word
 
 
 def test_neighbours_follow_the_order_also_when_told_late_or_removed() -> None:
@@ -116,7 +117,7 @@ def test_what_a_search_found_stays_valid_while_the_index_changes() -> None:
     index.put("new", "green tea", shelf="profile")
     index.put("1", "green pears", shelf="profile")
     index.remove("0")
-    assert matches.of(["new"]) == [(0.0, 0.0)]
+    assert matches.of(["new"]) == ([0], [0])
     assert matches.best(10, "profile", 0.0) == []
 
 
@@ -160,3 +161,18 @@ def test_a_search_among_many_takes_milliseconds() -> None:
     for _ in range(10):
         index.search("word1 word2 word3 word4").best(50, "profile", 0.3)
     assert (time.perf_counter() - started) / 10 < 0.05
+
+
+def test_what_has_no_neighbours_or_session_gives_nothing_to_the_memory_added_last() -> None:
+    index = KeywordIndex()
+    index.put("alone", "the cello", shelf="profile")
+    index.put("first", "the cello again", shelf="profile", session="s", order=1)
+    index.put("second", "bread", shelf="profile", session="s", order=2)
+    index.put("last", "rain", shelf="profile")
+    found = index.search("cello").of(["alone", "first", "second", "last"])
+    alone, first, second, last = zip(*found, strict=True)
+    assert last == (0, 0)
+    assert alone[0] > 0
+    assert alone[1] == 0
+    assert first[1] == second[1] > 0
+    assert first[0] > second[0] > 0

@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 
 from autogen_persistent_memory import PersistentMemory, RecallPolicy, TemporaryStore
 from autogen_persistent_memory._conversation import block_id_of, opening_of
-from autogen_persistent_memory._question import question, refers_back
+from autogen_persistent_memory._question import question as query_of
+from autogen_persistent_memory._question import refers_back
 
 
 def user(text: str, source: str = "user") -> UserMessage:
@@ -38,6 +39,11 @@ def tool(result: str) -> list[LLMMessage]:
     call = AssistantMessage(content=[FunctionCall(id="1", name="search", arguments="{}")], source="assistant")
     answer = FunctionExecutionResult(content=result, name="search", call_id="1", is_error=False)
     return [call, FunctionExecutionResultMessage(content=[answer])]
+
+
+def question(messages: Sequence[LLMMessage], policy: RecallPolicy) -> str | None:
+    query = query_of(messages, policy)
+    return query.text if query else None
 
 
 def asked(*messages: LLMMessage, policy: RecallPolicy = RecallPolicy()) -> list[str]:

@@ -31,16 +31,18 @@ async def run(code: str, **names: object) -> dict[str, object]:
 
 
 async def test_the_code_of_the_readme_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(BLOCKS) == 4
-    client = ReplayChatCompletionClient(["TypeScript."])
+    assert len(BLOCKS) == 5
+    client = ReplayChatCompletionClient(["Hello, Sarah.", "TypeScript.", "A fine choice.", "[]"])
     for code in BLOCKS:
         await run(code, client=client)
-    *_, block, question = client.create_calls[0]["messages"]
-    assert "- Sarah prefers TypeScript (just now)" in block.content
+    *_, block, question = client.create_calls[1]["messages"]
+    assert "- The user prefers TypeScript. (just now)" in block.content
     assert question.content == "Which language should the example use?"
     printed = capsys.readouterr().out
     assert "- Uses PostgreSQL, because of JSONB" in printed
     assert "{'dark': True}" in printed
+    assert "decision The user's team decided to use SQLite because it needs no server." in printed
+    assert "lesson The user's team tried local files as a cache" in printed
 
 
 def test_the_readme_names_every_public_name_once_in_its_table() -> None:
@@ -68,6 +70,6 @@ def test_the_demo_remembers_and_says_nothing_that_is_not_ours(home: Path) -> Non
     )
     assert answer.stderr == ""
     friday = answer.stdout[answer.stdout.index("Process 2") :]
-    assert re.search(r"language.*?\n +injected preference  Sarah prefers TypeScript", friday)
+    assert re.search(r"language.*?\n +injected preference  The user prefers TypeScript", friday)
     assert re.search(r"Mars\?\n +injected nothing", friday)
     assert list(home.iterdir()) == []

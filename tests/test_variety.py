@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from toys import NOW, hit
 
@@ -23,6 +25,13 @@ DIFFERENT = [
     ("Ann reports to Bob", "Bob reports to Ann"),
     ("The meeting is on 3 May", "The meeting is on 4 May"),
     ("What?", "Who?"),
+    ("Prefers C", "Prefers C++"),
+    ("Takes the pill before dinner", "Takes the pill after dinner"),
+    ("The heater is on", "The heater is off"),
+    ("It was -5 degrees", "It was 5 degrees"),
+    ("All tests pass", "Some tests pass"),
+    ("Flies from Paris to Rome", "Flies to Paris from Rome"),
+    ("Only drinks tea", "Drinks tea"),
 ]
 
 
@@ -48,6 +57,19 @@ def test_one_much_like_another_comes_after_what_is_nearly_as_relevant() -> None:
     assert contents(*alike, other)[1] == "The shop runs on AWS"
     weak = hit("The user has a cat", 0.3)
     assert contents(*alike, weak)[-1] == "The user has a cat"
+
+
+def test_a_message_whose_facts_are_shown_is_left_out() -> None:
+    fact = hit("The user lives in Oslo, where it rains", 0.5)
+    message = hit("Well, I live in Oslo, and it rains here", 0.9, kind="interaction", metadata={"facts": ["x"]})
+    assert contents(message, fact) == ["The user lives in Oslo, where it rains"]
+
+
+def test_many_hits_do_not_take_long() -> None:
+    many = [hit(f"{number} bottles of beer on the wall number {number * 7}", 0.5) for number in range(2000)]
+    started = time.perf_counter()
+    assert len(varied(many)) == 2000
+    assert time.perf_counter() - started < 1
 
 
 def test_near_identical_memories_do_not_fill_the_block() -> None:

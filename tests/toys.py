@@ -1,4 +1,4 @@
-"""Small stand-ins for what the tests do not test: an embedding by words, a clock that is set by hand, a hit."""
+"""Small stand-ins for what the tests do not test: an embedding by words, a clock set by hand, a hit, a conversation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from datetime import datetime, timedelta, timezone
 
 from autogen_persistent_memory import CallableEmbedding, MemoryHit, MemoryRecord
+from autogen_persistent_memory._extraction import Message
 
 DIMENSIONS = 128
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
@@ -25,6 +26,15 @@ def hit(content: str, score: float = 0.5, *, days: float = 0, **fields: object) 
         **fields,  # type: ignore[arg-type]
     )
     return MemoryHit(record=record, score=score, similarity=score, recency=1, frequency=0)
+
+
+def conversation(*lines: str) -> list[Message]:
+    """Messages from lines such as "user: hello"."""
+    said = [line.partition(": ") for line in lines]
+    return [
+        Message(id=str(number), source=source, text=text, by_user=source == "user", at=NOW)
+        for number, (source, _, text) in enumerate(said)
+    ]
 
 
 def word_vectors(texts: list[str]) -> list[list[float]]:

@@ -1,0 +1,45 @@
+"""What a memory's content means, and what of it must not be stored. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ._checks import decode_json, encode_json
+from ._records import JSON, Draft, MemoryRecord
+from ._secrets import redact
+
+
+def meaning(item: Draft | MemoryRecord) -> str:
+    """The text whose vector stands for a memory: JSON without its punctuation, everything else as it is."""
+    if item.mime_type != JSON:
+        return item.content
+    return "; ".join(_leaves(decode_json(item.content), "")) or item.content
+
+
+def redacted(item: Draft) -> str:
+    """The content without secrets; in JSON, only texts are looked at."""
+    if item.mime_type != JSON:
+        return redact(item.content)
+    value = decode_json(item.content)
+    clean = _redacted(value)
+    return item.content if clean == value else encode_json(clean, "JSON content")
+
+
+def _leaves(value: object, path: str) -> Iterable[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path} {key}".strip())
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item, path)
+    else:
+        yield f"{path}: {value}"
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _redacted(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_redacted(item) for item in value]
+    return redact(value) if isinstance(value, str) else value

@@ -1,0 +1,101 @@
+"""Extractors: messages in, facts out. By rule here; by a model in `_model_extraction`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ._config import ExtractorConfig, RuleExtractorConfig
+from ._facts import Fact
+from ._records import Draft, MemoryRecord, draft
+from ._rules import extract_facts
+from ._threads import in_thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """Something that was said in a conversation, as it is captured."""
+
+    id: str
+    source: str
+    """Who said it."""
+    text: str
+    by_user: bool
+    """Whether the user said it, and not an agent."""
+    at: datetime
+
+
+class Extractor(ABC):
+    """Draws facts from what is said.
+
+    Rules answer at once, so that a fact is known in the turn in which it is told. What takes long, such as asking a
+    model, is done by `extract_later`, in the background, for so many messages at a time.
+    """
+
+    every: int | None = None
+    """For how many messages at a time `extract_later` is called, and once more for the rest; None for never."""
+
+    @property
+    @abstractmethod
+    def config(self) -> ExtractorConfig:
+        """The declarative form, from which `extractor_from_config` makes an equal extractor."""
+
+    async def extract_now(self, message: Message) -> list[Fact]:
+        """The facts in a message that can be had within milliseconds."""
+        return []
+
+    async def extract_later(self, messages: Sequence[Message], known: Sequence[MemoryRecord]) -> list[Fact]:
+        """The facts in some messages, told in this order.
+
+        Args:
+            messages: What was said since the last time.
+            known: Current memories that these messages may restate, change or end, most relevant first.
+        """
+        return []
+
+
+class RuleExtractor(Extractor):
+    """Finds what people say of themselves and of their work, by rule: no model, milliseconds, English.
+
+    Preferences, identity, home, work, family, health, plans, instructions, decisions with their reasons, failures.
+
+    Example:
+        >>> RuleExtractor().config.type
+        'rules'
+    """
+
+    @property
+    def config(self) -> RuleExtractorConfig:
+        return RuleExtractorConfig()
+
+    async def extract_now(self, message: Message) -> list[Fact]:
+        """The facts in a message."""
+        speaker = "user" if message.by_user else message.source
+        return await in_thread(lambda: extract_facts(message.text, speaker=speaker))
+
+
+def learned(fact: Fact, *, id: str, source: str, session: str, metadata: Mapping[str, object]) -> Draft:
+    """A fact as a memory to be stored, with an id by which it is known again if it is drawn again."""
+    return draft(
+        fact.content,
+        kind=fact.kind,
+        tags=fact.tags,
+        key=fact.key,
+        source=source,
+        session=session,
+        origin="extractor",
+        metadata=metadata,
+        id=id,
+        ends=_ends(fact),
+    )
+
+
+def _ends(fact: Fact) -> Callable[[MemoryRecord], bool] | None:
+    if fact.ends is None and fact.replaces is None:
+        return None
+    return lambda record: (
+        record.id == fact.replaces
+        or (fact.ends is not None and fact.ends.ends(record.content, record.key, record.tags))
+    )

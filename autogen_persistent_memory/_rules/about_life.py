@@ -1,0 +1,229 @@
+"""Rules for how people live: family, health, what they like, own, do and plan. Pure functions."""
+
+from __future__ import annotations
+
+import re
+
+from .dates import kind_of_plan
+from .phrases import ARTICLE, FEW, Finding, any_of, compiled, is_likable, is_passing, kept
+from .slots import answer_slot, choice_slot, head, value_in
+from .vocabulary import DIETS, EVENTS, HEALTH_TRAITS, ILLNESSES, NOUNS_OF_FAMILY, PETS, POSSESSIONS, THINGS_BUILT
+
+_OFTEN = (
+    r"(?:every (?:day|morning|evening|night|week|weekend|month|year|summer|winter|other day"
+    r"|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)|daily|weekly|(?:once|twice|three times"
+    r"|\d times) a (?:day|week|month|year)|on (?:weekends|weekdays|(?:Mon|Tues|Wednes|Thurs|Fri"
+    r"|Satur|Sun)days)|in the (?:mornings|evenings))"
+)
+
+
+def _eats(found: re.Match[str]) -> Finding | None:
+    return Finding(
+        "diet",
+        slot="diet" if re.match(r"(?:any )?(?:meat|fish and meat|animal products)\b", found["v"], re.I) else None,
+        value=head(found["v"]),
+    )
+
+
+def _prefers(found: re.Match[str]) -> Finding | None:
+    wanted = found["v"]
+    if is_passing(wanted) or re.match(r"not\b", wanted):
+        return None
+    narrow = (
+        answer_slot(wanted)
+        if re.search(r"\b(?:answers?|replies|responses?|explanations?|summaries)\b", wanted, re.I)
+        else None
+    )
+    slot = narrow or (
+        None
+        if re.match(r"(?:to|not|when|if|my|using)\b", wanted) and choice_slot(wanted) is None
+        else choice_slot(wanted)
+    )
+    return Finding("preference", "preference", f"preference/{slot}" if slot else None, head(wanted))
+
+
+def _wants(found: re.Match[str]) -> Finding | None:
+    wanted = found["v"]
+    if is_passing(re.sub(r"\byour\b", "the", wanted)) or not re.search(
+        r"\b(?:answers|replies|responses|explanations|summaries)\b", wanted, re.I
+    ):
+        return None
+    slot = answer_slot(wanted)
+    return Finding("preference", "preference", f"preference/{slot}", wanted) if slot else None
+
+
+def _themed(found: re.Match[str]) -> Finding | None:
+    known = value_in(found["v"])
+    return Finding("preference", "preference", "preference/theme", known[0]) if known and known[1] == "theme" else None
+
+
+def _habit(found: re.Match[str]) -> Finding | None:
+    return (
+        None
+        if is_passing(found["v"]) or re.search(r"\b(?:it|errors?|time I)\b", found["v"])
+        else Finding("habit", value=head(found["v"]))
+    )
+
+
+def _plan(found: re.Match[str]) -> Finding | None:
+    plan = found["v"]
+    kind = kind_of_plan(plan)
+    if kind is None or is_passing(plan) or re.search(r"\b(?:that|it)\b", plan):
+        return None
+    return Finding("plan", kind, value=head(plan))
+
+
+def event(found: re.Match[str]) -> Finding | None:
+    kind = kind_of_plan(found["when"])
+    return Finding("plan", kind, value=found["v"]) if kind and not is_passing(found["v"]) else None
+
+
+LIFE = compiled(
+    # family
+    (
+        r"(?:am|got|have been|am happily|am recently|got recently) (?P<v>(?:married|engaged|divorced"
+        r"|widowed|separated|single)(?! (?:in (?:a|the)|with the|handed))\b(?!-)[^?]*)",
+        lambda found: (
+            None if kind_of_plan(found["v"]) else Finding("family", slot="marital-status", value=found["v"].split()[0])
+        ),
+    ),
+    (
+        rf"(?:have|am a (?:mother|father|mom|dad|parent"
+        rf"|mum) of) (?P<v>(?:{FEW})(?:{any_of(NOUNS_OF_FAMILY)}|daughters?|sons?|brothers?"
+        rf"|sisters?|kid|child|baby|wife|husband|partner|girlfriend|boyfriend|grandson"
+        rf"|granddaughter)\b.*)",
+        kept("family"),
+    ),
+    (
+        r"(?:am|became|just became) (?P<v>(?:a |an )?(?:\w+ )?(?:mother|father|mom|dad|parent|mum"
+        r"|grandmother|grandfather|only child|twin)\b.*)",
+        kept("family"),
+    ),
+    (
+        rf"(?:have|own|keep|adopted|got|bought|rescued|have got|have adopted"
+        rf"|foster) (?P<v>(?:{ARTICLE} |)(?:{FEW})(?:{any_of(PETS)})\b.*)",
+        kept("pet"),
+    ),
+    # health
+    (
+        r"am (?P<v>(?:\w+ )?(?:allergic|intolerant) to .+)",
+        lambda found: (
+            None if is_passing(found["v"].split(" to ")[-1]) else Finding("health", value=found["v"].split(" to ")[-1])
+        ),
+    ),
+    (
+        rf"am (?P<v>(?:a |an )?(?:\w+ ){{0,2}}?(?:{any_of(HEALTH_TRAITS)}))(?=$|[,.;]| (?:and|but|so"
+        rf"|since|in|on)\b)",
+        kept("health"),
+    ),
+    (
+        rf"(?:have|have got|suffer from|was diagnosed with|am diagnosed with|got diagnosed with"
+        rf"|live with|struggle with) (?P<v>(?:an? |severe |mild |chronic |type |\d |\w+ ){{0,"
+        rf"4}}?(?:{any_of(ILLNESSES)})\b.*)",
+        kept("health"),
+    ),
+    (r"(?:suffer from|was diagnosed with|am recovering from|got diagnosed with) (?P<v>.+)", kept("health")),
+    (r"(?:am (?:\d+ (?:weeks|months) )?)(?P<v>pregnant)\b.*", kept("health", slot="pregnancy")),
+    (r"am (?P<v>expecting (?:a baby|twins|our|my)\b.*)", kept("health", slot="pregnancy")),
+    (
+        r"take (?P<v>(?:\d+ ?(?:mg|mcg|ml|units)\b.*|[\w ]+ (?:every (?:day|morning|night|evening)"
+        r"|daily|twice a day|for (?:my )?[\w ]+(?:pressure|pain|anxiety|thyroid|diabetes))\b.*))",
+        kept("health"),
+    ),
+    (
+        r"(?:use|wear|rely on) (?P<v>(?:a |an )?(?:wheelchair|hearing aids?|screen reader|cane"
+        r"|walker|prosthe\w+|insulin pump|cpap|glasses|contact lenses)\b.*)",
+        kept("health"),
+    ),
+    (
+        rf"(?:am|went|turned|became|have been|have gone|have become|am now|am going|am on|follow|keep"
+        rf"|eat|started|am doing|am mostly|switched to|changed to|moved to|went back to being"
+        rf"|am back to being) (?P<v>(?:a |an |the |strictly "
+        rf"|strict )?(?:{any_of(DIETS)})\b(?: diet)?)(?=$|[,.;!]| )(?! (?:recipe|restaurant|food"
+        rf"|option))",
+        kept("diet", slot="diet"),
+    ),
+    (
+        r"(?:(?:started|am|went back to|have gone back to|am back to"
+        r"|have started) )?(?P<v>eat(?:ing)? (?:meat|fish|dairy|everything|gluten|eggs)(?: (?:again"
+        r"|now))?)(?=$|[,.])",
+        kept("diet", slot="diet"),
+    ),
+    (
+        r"(?:do not|cannot|never) (?:(?:eat|drink|consume|tolerate) (?!anything|that|it\b|much"
+        r"|enough)|(?:do|have) (?=(?:any )?(?:dairy|gluten|sugar|caffeine|nuts|alcohol|milk|eggs"
+        r"|lactose|soy|shellfish|pork|meat|wheat|peanuts)\b))(?P<v>.+)",
+        _eats,
+    ),
+    # likes
+    (r"(?:would )?prefer (?P<v>.+)", _prefers),
+    (r"(?:favor|favour) (?P<v>.+)", _prefers),
+    (r"would rather (?P<v>(?!not\b).+ than .+)", kept("preference", "preference")),
+    (
+        r"(?:like|love|enjoy|adore|cherish|would never miss|cannot get enough of|cannot live without"
+        r"|appreciate a good) (?P<v>.+)",
+        kept("like", "preference", test=is_likable),
+    ),
+    (
+        r"am (?:a )?(?:really |very |so |quite |totally |huge |big |massive |lifelong )*(?:fan of"
+        r"|into|fond of|keen on|obsessed with|passionate about|crazy about|addicted to) (?P<v>.+)",
+        kept("like", "preference", test=is_likable),
+    ),
+    (
+        r"(?:hate|dislike|detest|loathe|despise|cannot stand|cannot bear|do not like|do not enjoy"
+        r"|do not really like|am not a (?:big )?fan of|cannot tolerate|am not into"
+        r"|do not care for) (?P<v>.+)",
+        kept("dislike", "preference", test=is_likable),
+    ),
+    (r"(?:want|would like|need|like|expect) (?P<v>.+)", _wants),
+    (
+        r"(?:have|keep|use|set) (?P<v>(?:my \w+ (?:in|to|on) )?(?:the )?(?:dark|light"
+        r"|high contrast) (?:mode|theme)s?\b.*)",
+        _themed,
+    ),
+    # possession
+    (
+        rf"(?:have|have got|bought|got|built|have bought|rent|have just bought) (?P<v>(?:{ARTICLE} "
+        rf"|my own )(?:{FEW})(?:{any_of(POSSESSIONS)})\b.*)",
+        kept("possession"),
+    ),
+    (
+        rf"have (?P<v>(?:a|an|the|my) (?:[\w'-]+ ){{0,3}}?(?:{any_of(EVENTS)})\b[^,"
+        rf"]*?) (?P<when>(?:on|at|in|next|this|tomorrow|today|tonight|coming)\b.*)",
+        event,
+    ),
+    (
+        r"(?:own|drive|ride|collect) (?P<v>(?!it|that|this|me\b|myself).+)",
+        kept("possession", test=lambda v: not re.match(r"(?:to|home|there|the car to)\b", v)),
+    ),
+    # what people do
+    (
+        r"(?:play|have played|have been playing) (?P<v>(?:the |in an? )?\w+.*)",
+        kept(
+            "habit",
+            test=lambda v: not re.match(r"(?:around|with|a role|the role|back|along|devil|for|together|\w+ly\b)", v),
+        ),
+    ),
+    (
+        rf"(?!get\b|see\b|receive\b|have to\b|need\b|am\b|will\b|run into\b|do not\b|was\b|were\b"
+        rf"|had\b|cannot\b)(?P<v>\w+ .*?{_OFTEN}.*)",
+        _habit,
+    ),
+    (
+        rf"(?:am|have been|started) (?:building|developing|working on|creating|writing) (?P<v>(?:a|an"
+        rf"|my|our) (?:[\w'-]+ ){{0,4}}?(?:{any_of(THINGS_BUILT)})\b.*)",
+        kept("project", slot="goal"),
+    ),
+    (
+        r"am (?:currently )?(?:learning|teaching myself) (?P<v>(?!how\b|to\b|that\b|about this"
+        r"|a (?:ton|lot|bit)|so much|with\b|from\b|more\b|new\b|as\b).+)",
+        kept("habit"),
+    ),
+    # plans
+    (
+        r"(?:am (?!trying|looking|working|wondering|asking|getting (?:a|an|the)\b|having|seeing"
+        r"|thinking|using|writing)(?:going to |flying |\w+ing )|will |have to |leave |fly |travel "
+        r"|start |arrive |graduate |return )(?P<v>.+)",
+        _plan,
+    ),
+)

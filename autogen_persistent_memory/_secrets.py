@@ -1,0 +1,141 @@
+"""Secrets out of a text before it is stored: API keys, passwords, card numbers, private keys. A pure function.
+
+Every pattern is anchored at a literal and bounded in length, so that a megabyte takes a moment, whatever is in it.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PRIVATE_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
+_PRIVATE_KEY_END = re.compile(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
+
+_TOKENS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("jwt", re.compile(r"\beyJ[\w-]{8,2000}\.[\w-]{8,4000}(?:\.[\w-]{0,2000})?")),
+    (
+        "api-key",
+        re.compile(
+            r"""
+            \bsk-(?:proj-|ant-|svcacct-|or-
+    |live-)?(?=[\w-]{0,60}\d)[\w-]{16,400}     # OpenAI, Anthropic and others of their sort
+            | \b[sr]k_(?:live|test)_[A-Za-z0-9]{10,200}                               # Stripe
+            | \bgh[pousr]_[A-Za-z0-9]{20,255} | \bgithub_pat_\w{20,255}               # GitHub
+            | \bglpat-[\w-]{16,100}                                                   # GitLab
+            | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b                                           # AWS
+            | \bxox[abeoprs]-[\w-]{10,250} | \bxapp-[\w-]{10,250}                     # Slack
+            | \bAIza[\w-]{30,60}                                                      # Google
+            | \bya29\.[\w-]{20,500}
+            | \bhf_[A-Za-z0-9]{20,100}                                                # Hugging Face
+            | \bnpm_[A-Za-z0-9]{30,60} | \bpypi-[\w-]{40,300}
+            | \bSG\.[\w-]{16,40}\.[\w-]{20,80}                                        # SendGrid
+            | \bkey-[0-9a-f]{32}\b                                                    # Mailgun
+            | \bdop_v1_[0-9a-f]{40,80} | \bgsk_[A-Za-z0-9]{30,80} | \bxai-[A-Za-z0-9]{30,120}
+            | \btvly-[\w-]{16,80} | \br8_[A-Za-z0-9]{30,60} | \bck-[A-Za-z0-9]{30,80}
+            """,
+            re.VERBOSE,
+        ),
+    ),
+)
+_BEARER = re.compile(r"\b(Bearer|Basic|Token)(\s{1,3})(?=[\w.~+/-]{0,200}\d)([\w.~+/-]{16,4000}={0,2})", re.IGNORECASE)
+_CONNECTION = re.compile(r"\b([a-z][a-z0-9+.-]{1,30}://[^\s:/@]{0,100}:)([^\s/@]{1,200})(@)", re.IGNORECASE)
+
+_SECRET_NAME = (
+    r"(?:pass(?:word|wd|phrase|code)|pwd|secret(?:[_ -]?(?:key|access[_ -]?key))?|api[_ -]?key"
+    r"|access[_ -]?key(?:[_ -]?id)?|access[_ -]?token|auth[_ -]?token"
+    r"|refresh[_ -]?token|client[_ -]?secret|private[_ -]?key|bot[_ -]?token|token|pin(?: code)?|cvv|cvc)"
+)
+_VALUE = r"(?:([\"'`])([^\"'`\n]{3,200})(?=\2)|([^\s\"'`,;]{3,400}))"
+_ASSIGNED = re.compile(
+    rf"(?<![A-Za-z])({_SECRET_NAME}[\"']?\s{{0,3}}(?:=>|:=|==?|:)\s{{0,3}}){_VALUE}",
+    re.IGNORECASE,
+)
+_SPOKEN = re.compile(
+    rf"\b({_SECRET_NAME}(?:\s(?:for|to|of|on)\s(?:[\w.'-]{{1,30}}\s){{1,4}}|\s)(?:is(?:\snow)?"
+    rf"|was|=)\s{{1,3}}){_VALUE}",
+    re.IGNORECASE,
+)
+_KIND = re.compile(r"pin|cv[vc]|key|token|secret|pass|pwd", re.IGNORECASE)
+_KINDS = {"key": "api-key", "token": "token", "secret": "secret", "pin": "pin", "cvv": "pin", "cvc": "pin"}
+_WEAK_NAME = re.compile(r"(?:token|pin|secret)\b", re.IGNORECASE)
+"""What many harmless settings are called as well."""
+_PLAIN_WORD = re.compile(r"(?:[a-z]+|[A-Z][a-z]+)(?:-[a-z]+)*$")
+_REFERENCE = re.compile(
+    r"\[REDACTED|\$\{?\w|[<{]|\*+$|os\.|env\b|environ|process\.|getenv|(?:None|null|true|false"
+    r"|undefined)$|%\("
+)
+"""What stands for a secret without being one."""
+
+_CARD = re.compile(r"(?<![\w.+-])(?:\d[ -]?){12,18}\d(?![\w-])")
+_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")
+
+
+def redact(text: str) -> str:
+    """A text with its secrets replaced by `[REDACTED:kind]`.
+
+    >>> redact("my password is hunter2, the port is 5432")
+    'my password is [REDACTED:password], the port is 5432'
+    """
+    text = _without_private_keys(text)
+    for kind, pattern in _TOKENS:
+        text = pattern.sub(_mark(kind), text)
+    text = _CONNECTION.sub(lambda found: f"{found[1]}{_mark('password')}{found[3]}", text)
+    text = _BEARER.sub(lambda found: f"{found[1]}{found[2]}{_mark('token')}", text)
+    text = _ASSIGNED.sub(_assigned, text)
+    text = _SPOKEN.sub(_spoken, text)
+    text = _CARD.sub(lambda found: _mark("card") if _is_card(found[0]) else found[0], text)
+    return _IBAN.sub(lambda found: _mark("iban") if _is_iban(found[0]) else found[0], text)
+
+
+def _mark(kind: str) -> str:
+    return f"[REDACTED:{kind}]"
+
+
+def _without_private_keys(text: str) -> str:
+    """Found by their first and last lines; one that lost its last line is cut to the end of the text."""
+    kept: list[str] = []
+    start = 0
+    while begin := _PRIVATE_KEY_BEGIN.search(text, start):
+        end = _PRIVATE_KEY_END.search(text, begin.end())
+        kept += (text[start : begin.start()], _mark("private-key"))
+        start = end.end() if end else len(text)
+    return "".join((*kept, text[start:])) if kept else text
+
+
+def _named(name: str) -> str:
+    found = _KIND.search(name)
+    return _KINDS.get(found[0].lower() if found else "", "password")
+
+
+def _assigned(found: re.Match[str]) -> str:
+    """`password=…`: whatever stands there, unless it only refers to a secret."""
+    name, quote, quoted, value = found.groups()
+    secret = quoted or value
+    if _REFERENCE.match(secret) or (_WEAK_NAME.match(name) and (len(secret) < 8 or _PLAIN_WORD.match(secret))):
+        return found[0]
+    return f"{name}{quote or ''}{_mark(_named(name))}"
+
+
+def _spoken(found: re.Match[str]) -> str:
+    """A password told in a sentence: only what cannot be a word of that sentence, unless it is quoted."""
+    name, quote, quoted, value = found.groups()
+    secret = quoted or value.rstrip(".!?)")
+    if _REFERENCE.match(secret) or (not quoted and _PLAIN_WORD.match(secret)):
+        return found[0]
+    return f"{name}{quote or ''}{_mark(_named(name))}{'' if quoted else value[len(secret) :]}"
+
+
+def _is_card(number: str) -> bool:
+    """Whether digits are a payment card's: the length, the issuer's first digit, and the Luhn sum."""
+    digits = [int(digit) for digit in number if digit.isdigit()]
+    if not 13 <= len(digits) <= 19 or digits[0] not in (2, 3, 4, 5, 6) or len(set(digits)) < 2:
+        return False
+    doubled = [2 * digit - 9 * (digit > 4) for digit in digits[-2::-2]]
+    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+def _is_iban(account: str) -> bool:
+    """Whether the check digits of a bank account are right."""
+    bare = account.replace(" ", "")
+    if not 15 <= len(bare) <= 34:
+        return False
+    return int("".join(str(int(sign, 36)) for sign in bare[4:] + bare[:4])) % 97 == 1
