@@ -6,11 +6,11 @@ streams, and once more when a saved conversation is loaded. It is captured once.
 
 from __future__ import annotations
 
-import hashlib
+import json
 import re
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, get_args
 
 from autogen_agentchat.base import TaskResult
@@ -21,12 +21,15 @@ from autogen_agentchat.messages import (
     MultiModalMessage,
     StopMessage,
 )
+from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
-from ._conversation import is_said, text_of
+from ._conversation import is_handoff, is_said, text_of
 
 _SKIPPED = re.compile(r"Skipped \d+ messages\.")
-_RECENT = 20
+_ROLE = re.compile(r"^\s*(?P<who>user|human|assistant|ai|agent|bot)\s*:\s*", re.IGNORECASE | re.MULTILINE)
+_USERS = ("user", "human")
+_MOST_PLACES = 256
 
 
 class Utterance(NamedTuple):
@@ -39,28 +42,48 @@ class Utterance(NamedTuple):
 
     @property
     def said(self) -> tuple[str, str]:
-        """By what it is known, wherever it is heard."""
+        """By what it is known wherever it is heard: JSON may be written in more than one way."""
+        if self.text.startswith("{"):
+            try:
+                return self.source, json.dumps(json.loads(self.text), sort_keys=True)
+            except ValueError:
+                pass
         return self.source, self.text
 
 
+def is_utterance(message: LLMMessage) -> bool:
+    """Whether somebody says something here: no block, no system prompt, no tool plumbing, no placeholder of AutoGen's."""
+    return is_said(message) and not (
+        isinstance(message, UserMessage) and message.source == "System" and _SKIPPED.match(text_of(message))
+    )
+
+
 def said_in(messages: Iterable[LLMMessage]) -> list[Utterance]:
-    """What people and agents say in a model context: no blocks, no system prompt, no tool plumbing."""
+    """What people and agents say in a model context."""
     return [
-        Utterance(message.source, text_of(message).strip(), isinstance(message, AssistantMessage))
+        Utterance(message.source, _printable(text_of(message)), isinstance(message, AssistantMessage))
         for message in messages
-        if isinstance(message, (UserMessage, AssistantMessage)) and is_said(message) and not _is_placeholder(message)
+        if isinstance(message, (UserMessage, AssistantMessage)) and is_utterance(message)
     ]
+
+
+def _printable(text: str) -> str:
+    """The text without half characters, which cannot be stored."""
+    return text.encode("utf-8", "replace").decode("utf-8").strip()
 
 
 def said_by(item: object) -> Utterance | None:
     """What somebody says with a message of a stream, a tool's summary included; None for all other items."""
-    if not isinstance(item, BaseChatMessage) or isinstance(item, (BaseAgentEvent, HandoffMessage, StopMessage)):
+    if not isinstance(item, BaseChatMessage) or isinstance(item, (BaseAgentEvent, StopMessage)):
         return None
     if isinstance(item, MultiModalMessage):
         text = "\n".join(part for part in item.content if isinstance(part, str))
     else:
         text = item.to_text()
-    return Utterance(item.source, text.strip()) if text.strip() else None
+    text = _printable(text)
+    if not text or (isinstance(item, HandoffMessage) and is_handoff(text)):
+        return None
+    return Utterance(item.source, text)
 
 
 Transcript = str | TaskResult | Sequence[str | BaseChatMessage | BaseAgentEvent | LLMMessage | Mapping[str, Any]]
@@ -70,83 +93,126 @@ Transcript = str | TaskResult | Sequence[str | BaseChatMessage | BaseAgentEvent 
 def transcript(given: Transcript, speaker: str) -> list[Utterance]:
     """What is said in a transcript; by that speaker where it does not tell who.
 
+    A text whose lines begin with "User:" and the like is taken apart.
+
     Raises:
         ValueError: Something in it is neither a text nor a message.
     """
     if isinstance(given, TaskResult):
         given = given.messages
     items: Sequence[Any] = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
-    return [found for item in items if (found := _utterance(item, speaker)) is not None and found.text]
+    return [found for item in items for found in _utterances(item, speaker) if found.text]
 
 
-def _utterance(item: Any, speaker: str) -> Utterance | None:
+def _utterances(item: Any, speaker: str) -> list[Utterance]:
     if isinstance(item, str):
-        return Utterance(speaker, item.strip())
+        roles = list(_ROLE.finditer(item))
+        if len(roles) < 2:
+            return [Utterance(speaker, _printable(item))]
+        ends = [role.start() for role in roles[1:]] + [len(item)]
+        spoken = [(role["who"].lower(), item[role.end() : end]) for role, end in zip(roles, ends, strict=True)]
+        return [Utterance(speaker if who in _USERS else who, _printable(text)) for who, text in spoken]
     if isinstance(item, (BaseChatMessage, BaseAgentEvent)):
-        return said_by(item)
+        found = said_by(item)
+        return [] if found is None else [found]
     if isinstance(item, get_args(get_args(LLMMessage)[0])):
-        return next(iter(said_in([item])), None)
+        return [utterance._replace(own=False) for utterance in said_in([item])]
     if isinstance(item, Mapping) and isinstance(item.get("content"), str):
-        return Utterance(str(item.get("source", speaker)), item["content"].strip())
+        return [Utterance(str(item.get("source", speaker)), _printable(item["content"]))]
     raise ValueError(
         f"A transcript is made of texts, messages of AutoGen, or mappings with 'source' and 'content', not {item!r}."
     )
 
 
-def _is_placeholder(message: LLMMessage) -> bool:
-    """Whether it is what AutoGen's HeadAndTailChatCompletionContext puts in place of messages it leaves out."""
-    return isinstance(message, UserMessage) and message.source == "System" and bool(_SKIPPED.match(text_of(message)))
-
-
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """An utterance that nobody captured before, and its id: the same wherever and whenever it is heard."""
+    """An utterance that nobody captured before."""
 
     utterance: Utterance
-    id: str
+    occurrence: int
+    """The how manieth time it is that these words are said by this speaker in the session."""
+    is_fresh: bool = True
+    """Whether it was said just now, and not found in an older part of a conversation that came up."""
 
 
 class Place:
     """Where messages are heard: a model context, or a stream while it is observed."""
 
     def __init__(self) -> None:
-        self._heard: list[Utterance] | None = None
-        self.expected: Counter[Utterance] = Counter()
-        """What was captured elsewhere and will be heard here, too."""
-        self.under_way: list[Utterance] = []
-        """What was captured here and is not answered yet."""
+        self._heard: list[LLMMessage] = []
+        self._live: list[LLMMessage] | None = None
+        self._expected: Counter[Utterance] = Counter()
+        self._expected_before: Counter[Utterance] = Counter()
+        self.turn: list[Utterance] = []
+        """What was heard since the agent here was asked last."""
 
-    def news(self, conversation: Sequence[Utterance]) -> tuple[Sequence[Utterance], bool]:
-        """What was not heard here before, and whether that is only how a conversation goes on.
+    def unheard(self, messages: Sequence[LLMMessage]) -> tuple[list[LLMMessage], bool]:
+        """What of these messages was not heard here yet, and whether they go on from what was.
 
-        Else it is a conversation that comes up for the first time, or took the place of the one before.
+        Else they are a conversation that comes up for the first time, or took the place of the one before: an agent that
+        is reset starts over with new messages, though they may say the same.
         """
-        before, self._heard = self._heard, list(conversation)
-        if before is not None and self._heard[: len(before)] == before:
-            return conversation[len(before) :], True
-        return conversation, False
+        said = [message for message in messages if is_utterance(message)]
+        goes_on = len(said) >= len(self._heard) and all(
+            now is before or (now == before and self._live is None) for now, before in zip(said, self._heard)
+        )
+        return (said[len(self._heard) :], True) if goes_on and self._heard else (said, False)
 
-    def expects(self, utterance: Utterance) -> bool:
+    def has_a_reply(self, messages: Sequence[LLMMessage]) -> bool:
+        """Whether the agent here said something that was not heard yet."""
+        return any(isinstance(message, AssistantMessage) for message in self.unheard(messages)[0]) or bool(
+            self.left_behind(messages)
+        )
+
+    def left_behind(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+        """What was said here last and cannot be heard any more, since the conversation was taken away with it."""
+        if self._live is None or messages is self._live:
+            return []
+        news, goes_on = self.unheard(self._live)
+        return news if goes_on else []
+
+    def note(self, messages: Sequence[LLMMessage], live: list[LLMMessage] | None) -> None:
+        """These messages are heard now. `live` is the list to which a context will add the next ones."""
+        self._heard = [message for message in messages if is_utterance(message)]
+        self._live = live
+
+    def hold(self, live: list[LLMMessage]) -> None:
+        """The context has a new list, to which it will add the next messages; nothing in it is news."""
+        if self.unheard(live) == ([], True):
+            self.note(live, live)
+
+    def expect(self, utterance: Utterance) -> None:
+        """This was captured elsewhere, and may be heard here, too: with the next messages, or those after them."""
+        self._expected[utterance] += 1
+
+    def was_expected(self, utterance: Utterance) -> bool:
         """Whether it was captured elsewhere; then it is no longer expected.
 
         What an agent says itself, another cannot have said, though both may use the same words and have the same name.
         """
         for own in (False,) if utterance.own else (False, True):
-            known = utterance._replace(own=own)
-            if self.expected[known] > 0:
-                self.expected[known] -= 1
-                return True
+            for expected in (self._expected_before, self._expected):
+                if expected[utterance._replace(own=own)] > 0:
+                    expected[utterance._replace(own=own)] -= 1
+                    return True
         return False
+
+    def took_in(self, utterances: Sequence[Utterance]) -> None:
+        """All of these were taken in, and with them the time is over for what was expected before the last ones."""
+        self._expected_before, self._expected = self._expected, Counter()
+        for utterance in utterances:
+            if not utterance.own and any(said.own for said in self.turn):
+                self.turn = []
+            self.turn.append(utterance)
 
 
 class Ledger:
     """What is captured of a session, in order."""
 
-    def __init__(self, session: str) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._order: list[Utterance] = []
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._places: list[Place] = []
+        self._places: OrderedDict[int, tuple[object, Place]] = OrderedDict()
         self.is_loaded = False
 
     def load(self, stored: Iterable[Utterance]) -> None:
@@ -155,47 +221,70 @@ class Ledger:
         self._counts = Counter(utterance.said for utterance in self._order)
         self.is_loaded = True
 
-    def open(self) -> Place:
-        """A new place, at which only what is said from now on is heard."""
-        place = Place()
-        self._places.append(place)
-        return place
+    def place_of(self, whose: object) -> Place:
+        """Where the messages of a context or stream are heard. It is kept, since its last reply is in no later turn."""
+        if id(whose) not in self._places:
+            self._places[id(whose)] = (whose, Place())
+            if len(self._places) > _MOST_PLACES:
+                self._places.popitem(last=False)
+        self._places.move_to_end(id(whose))
+        return self._places[id(whose)][1]
 
-    def close(self, place: Place) -> None:
-        """Stop keeping books for a place."""
-        if place in self._places:
-            self._places.remove(place)
+    def leave(self, whose: object) -> None:
+        """Nothing more is heard there."""
+        self._places.pop(id(whose), None)
 
-    def hear(self, place: Place, utterances: Sequence[Utterance]) -> list[Captured]:
+    @property
+    def contexts(self) -> list[ChatCompletionContext]:
+        """The model contexts in which anything was heard."""
+        return [whose for whose, _ in self._places.values() if isinstance(whose, ChatCompletionContext)]
+
+    def hear(self, place: Place, utterances: Sequence[Utterance], *, is_fresh: bool = True) -> list[Captured]:
         """Take in how a conversation goes on at a place; what of it nobody captured yet."""
-        new = [self._capture(place, utterance) for utterance in utterances if not place.expects(utterance)]
-        for utterance in utterances:
-            place.under_way = [] if utterance.own else [*place.under_way, utterance]
+        new = [
+            self._capture(place, utterance, is_fresh) for utterance in utterances if not place.was_expected(utterance)
+        ]
+        place.took_in(utterances)
         return new
 
     def hear_anew(self, place: Place, conversation: Sequence[Utterance]) -> list[Captured]:
         """Take in a conversation that comes up at a place for the first time; what of it nobody captured yet.
 
-        What is captured already has to be guessed. If the conversation holds what was captured lately, it was loaded, or
-        is a teammate's: then everything it repeats is known. Else it is a new one, which may repeat old words; known is
-        only what another agent was asked just now.
+        What was said since its agent spoke last is new, unless another agent was asked the same just now. What is older was
+        said before this memory listened, or in another process: only what comes after the last message that is
+        known is captured, and nothing is learned from it, since it may be long outdated.
         """
-        recent = {utterance.said for utterance in self._order[-_RECENT:]}
-        is_known = any(utterance.said in recent for utterance in conversation[:-1])
-        elsewhere = Counter({said: 1 for other in self._places if other is not place for said in other.under_way})
-        place.expected = Counter(said._replace(own=False) for said in self._order) if is_known else elsewhere.copy()
-        new = self.hear(place, conversation)
-        place.expected &= elsewhere  # what is older and was not heard now will not be heard again
-        return new
+        answers = [index for index, utterance in enumerate(conversation) if utterance.own]
+        start = answers[-1] + 1 if answers else 0
+        known = [index for index, utterance in enumerate(conversation[:start]) if self._counts[utterance.said]]
+        missed = conversation[known[-1] + 1 : start] if known else []
+        asked = conversation[start:]
+        place.turn = []
+        for _, other in self._places.values():
+            is_same = not any(said.own for said in other.turn) or {said.said for said in other.turn} <= {
+                said.said for said in asked
+            }
+            for utterance in other.turn if other is not place and is_same else ():
+                place.expect(utterance)
+        new = [self._capture(place, utterance, False) for utterance in missed]
+        return new + self.hear(place, asked)
 
-    def _capture(self, place: Place, utterance: Utterance) -> Captured:
-        for other in self._places:
+    def hear_transcript(self, utterances: Sequence[Utterance]) -> list[Captured]:
+        """Take in a conversation that is over; what of it nobody captured yet."""
+        place = Place()
+        for utterance in self._order:
+            place.expect(utterance._replace(own=False))
+        return self.hear(place, utterances)
+
+    def another(self, captured: Captured) -> Captured:
+        """The same, as the next occurrence of its words."""
+        self._counts[captured.utterance.said] += 1
+        return replace(captured, occurrence=self._counts[captured.utterance.said])
+
+    def _capture(self, place: Place, utterance: Utterance, is_fresh: bool) -> Captured:
+        for _, other in self._places.values():
             if other is not place:
-                other.expected[utterance] += 1
+                other.expect(utterance)
         self._order.append(utterance)
         self._counts[utterance.said] += 1
-        return Captured(utterance, self._id(utterance, self._counts[utterance.said]))
-
-    def _id(self, utterance: Utterance, occurrence: int) -> str:
-        told = "\0".join((self._session, utterance.source, utterance.text, str(occurrence)))
-        return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return Captured(utterance, self._counts[utterance.said], is_fresh)

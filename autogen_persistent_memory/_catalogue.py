@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from ._lexical import KeywordIndex, KeywordMatches
-from ._records import FACTS, MemoryRecord, with_own_metadata
+from ._records import FACTS, MemoryRecord, listed, with_own_metadata
 from ._store import Shelf, ShelfName
 from ._threads import in_thread
 
@@ -133,13 +133,16 @@ class Catalogue:
         """The current record of that id."""
         return self._records.get(id)
 
+    def __contains__(self, id: str) -> bool:
+        return id in self._shelf_of
+
     def is_superseded(self, id: str) -> bool:
         """Whether there is a record of that id, but not a current one."""
         return id in self._shelf_of and id not in self._records
 
     def is_outdated(self, record: MemoryRecord) -> bool:
         """Whether it is a message, and something that it told was superseded, ended or forgotten since."""
-        return self.is_built and any(id not in self._records for id in record.metadata.get(FACTS, ()))
+        return self.is_built and any(id not in self._records for id in listed(record, FACTS))
 
     def search(self, query: str) -> KeywordMatches:
         """How well each memory holds the words of a query."""

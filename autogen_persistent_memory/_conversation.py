@@ -56,10 +56,16 @@ def text_of(message: LLMMessage) -> str:
     return "\n".join(part for part in message.content if isinstance(part, str))
 
 
+def live_messages(context: ChatCompletionContext) -> list[LLMMessage] | None:
+    """The list in which a context of AutoGen's keeps all its messages, of which it may show only a part."""
+    messages = getattr(context, "_messages", None)
+    return messages if isinstance(messages, list) else None
+
+
 async def everything_in(context: ChatCompletionContext) -> list[LLMMessage]:
     """All messages of a model context, of which it may show only a part."""
-    messages = getattr(context, "_messages", None)
-    return list(messages) if isinstance(messages, list) else await context.get_messages()
+    live = live_messages(context)
+    return await context.get_messages() if live is None else list(live)
 
 
 def is_said(message: LLMMessage) -> bool:
@@ -67,7 +73,12 @@ def is_said(message: LLMMessage) -> bool:
     if not isinstance(message, (UserMessage, AssistantMessage)) or block_id_of(message) is not None:
         return False
     text = text_of(message)
-    return bool(text) and not text.isspace() and not _HANDOFF.match(text)
+    return bool(text) and not text.isspace() and not is_handoff(text)
+
+
+def is_handoff(text: str) -> bool:
+    """Whether it is only AutoGen's note that somebody else goes on."""
+    return _HANDOFF.match(text) is not None
 
 
 def tells_something(text: str) -> bool:

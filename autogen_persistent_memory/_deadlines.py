@@ -9,6 +9,18 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+class Budget:
+    """Some seconds from now on, to be shared by several pieces of work."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = asyncio.get_running_loop().time() + seconds
+
+    @property
+    def left(self) -> float:
+        """How many seconds are left; never none at all, since what is ready at once may still be had."""
+        return max(0.01, self._until - asyncio.get_running_loop().time())
+
+
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """The result of the work, if it is there in time.
 

@@ -21,7 +21,7 @@ from ._embeddings import Embedding, Vector, Vectors
 from ._errors import PersistentMemoryError
 from ._holdings import Holdings
 from ._progress import Progress, progress_of
-from ._records import MESSAGE, Clock, Draft, MemoryHit, MemoryRecord, Query, Selection
+from ._records import FACTS, MESSAGES, Clock, Draft, MemoryHit, MemoryRecord, Query, Selection, listed
 from ._resolution import newest_of_each_key, resolve
 from ._search import Search
 from ._store import SHELVES, MemoryStore, Shelf, ShelfName, Values
@@ -86,7 +86,8 @@ class Engine:
         try:
             await within(_CLOSING_SECONDS, self.flush())
         except (PersistentMemoryError, asyncio.TimeoutError) as error:
-            logger.warning("Memory could not do its housekeeping before closing: %s", error or "it took too long")
+            reason = str(error) or "it took too long"
+            logger.warning("Memory could not do its housekeeping before closing: %s", reason)
         finally:
             if self._holdings is holdings:
                 self._holdings = None
@@ -304,11 +305,17 @@ class Engine:
                     doomed = await self.history(id, shelves)
                 doomed = [record for record in doomed if selection.matches(record)]
             if history:
-                told_by = {str(record.metadata[MESSAGE]) for record in doomed if MESSAGE in record.metadata}
-                doomed += await self.find(sorted(told_by), shelves)
+                doomed += await self._told(doomed, shelves)
             return await self._remove({record.id: record for record in doomed}.values())
 
         return await self._as_a_whole(forget)
+
+    async def _told(self, facts: Sequence[MemoryRecord], shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
+        """The messages that told these facts."""
+        ids = {fact.id for fact in facts}
+        named = {id for fact in facts for id in listed(fact, MESSAGES)}
+        messages = await self.select(Selection(kinds=("interaction",)), shelves, history=True) if ids else []
+        return [record for record in messages if record.id in named or not ids.isdisjoint(listed(record, FACTS))]
 
     async def sweep(self) -> int:
         """Delete what has expired, and the oldest messages where there are too many; how many."""

@@ -93,7 +93,15 @@ class Holdings:
         unknown = [id for id in ids if id not in known and (superseded or not catalogue.is_superseded(id))]
         return [*known.values(), *await self.shelf(shelf).get(unknown)]
 
-    async def next_number(self, shelf: ShelfName, session: str) -> int:
+    def knows(self, id: str) -> bool:
+        """Whether this process knows a record of that id, current or not."""
+        return self._catalogue is not None and id in self._catalogue
+
+    async def last_number(self, shelf: ShelfName, session: str) -> int:
+        """The number of the last memory in a session; 0 if there is none."""
+        return await self.next_number(shelf, session, step=0)
+
+    async def next_number(self, shelf: ShelfName, session: str, *, step: int = 1) -> int:
         """The number of the next memory in a session."""
         if self._numbers is None:
             self._numbers = await self.connection.shared(f"{self._namespace}\nsequences", _Numbers)
@@ -101,7 +109,7 @@ class Holdings:
         if (shelf, session) not in numbers:
             earlier = await self.shelf(shelf).select(Selection(session=session))
             numbers[shelf, session] = max((record.sequence or 0 for record in earlier), default=0)
-        numbers[shelf, session] += 1
+        numbers[shelf, session] += step
         return numbers[shelf, session]
 
     async def catalogue(self) -> Catalogue:

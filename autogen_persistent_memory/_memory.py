@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from datetime import datetime
 from typing import Literal, TypeVar
 
 from autogen_core import Component
@@ -134,16 +135,46 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
             if self._captures:
                 await within(_CLOSING_SECONDS, self._recorder.flush())
         except (PersistentMemoryError, asyncio.TimeoutError) as error:
-            logger.warning(
-                "Not everything that was said could be stored before closing: %s", error or "it took too long"
-            )
+            reason = str(error) or "it took too long"
+            logger.warning("Not everything that was said could be stored and read before closing: %s", reason)
         finally:
-            self._recorder.leave()
+            await self._recorder.leave()
             await super().close()
 
     async def clear(self) -> None:
         """Delete the whole namespace for good: profile, history, values, and all sessions."""
+        if self._captures:
+            await self._recorder.catch_up()
+            self._recorder.drop()
         await self._engine.clear()
+
+    async def forget(
+        self,
+        id: str | None = None,
+        *,
+        key: str | None = None,
+        kinds: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        session: str | None = None,
+        containing: str | None = None,
+        before: datetime | None = None,
+        everywhere: bool = False,
+    ) -> int:
+        """As `ProfileMemory.forget`. What was said a moment ago and is not stored yet is forgotten as well."""
+        if self._captures:
+            await self._recorder.catch_up()
+        gone = await super().forget(
+            id,
+            key=key,
+            kinds=kinds,
+            tags=tags,
+            session=session,
+            containing=containing,
+            before=before,
+            everywhere=everywhere,
+        )
+        await self._recorder.look_again()
+        return gone
 
     def _to_config(self) -> PersistentMemoryConfig:
         return PersistentMemoryConfig(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from typing import TypeVar
 
 from autogen_core.model_context import ChatCompletionContext
 
-from ._capture import Captured, Ledger, Place, Utterance, said_by, said_in
-from ._conversation import everything_in
+from ._capture import Captured, Ledger, Utterance, said_by, said_in
+from ._conversation import everything_in, live_messages
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._extraction import Extractor, Message, learned
-from ._records import FACTS, MESSAGE, Draft, MemoryRecord, Selection, draft, in_order
+from ._locks import CrossLoopLock
+from ._records import FACTS, MESSAGES, Draft, MemoryRecord, Selection, draft, in_order, stable_id
 from ._secrets import redact
 from ._study import Study
 from ._threads import in_thread
@@ -24,7 +24,6 @@ from ._threads import in_thread
 logger = logging.getLogger("autogen_persistent_memory")
 
 T = TypeVar("T")
-_MOST_CONTEXTS = 256
 
 
 class Recorder:
@@ -38,31 +37,46 @@ class Recorder:
         if extractor is not None and extractor.every is not None:
             self._study = Study(engine, session, extractor, extractor.every)
         self._books: Ledger | None = None
-        self._contexts: OrderedDict[int, tuple[ChatCompletionContext, Place]] = OrderedDict()
-        self._heard: list[Message] = []
+        self._listening = CrossLoopLock()
+        self._overheard: list[Utterance] = []
+        self._heard: list[tuple[Message, bool]] = []
         self._messages: list[Draft] = []
         self._writing: asyncio.Task[None] | None = None
+
+    # Hearing
 
     async def hear(self, context: ChatCompletionContext) -> None:
         """Take in what is new in a model context. When this returns, the facts that it tells are stored.
 
-        The messages themselves are being stored then; see `settle`.
+        The messages themselves are being stored then; see `settle`. The replies that other agents gave meanwhile are
+        taken in first, so that everything is captured in its order.
         """
-        await self._catch_up()
-        await self._hear(context)
-
-    async def _catch_up(self) -> None:
-        """Take in the replies that other agents gave meanwhile, so that everything is captured in its order."""
-        for context, _ in list(self._contexts.values()):
-            if (said := said_in(await everything_in(context))) and said[-1].own:
-                await self._hear(context)
-
-    async def _hear(self, context: ChatCompletionContext) -> None:
         ledger = await self._ledger()
-        place = self._place_of(context, ledger)
-        news, goes_on = place.news(said_in(await everything_in(context)))
-        clean = await self._clean(news)
-        await self._take_in(ledger.hear(place, clean) if goes_on else ledger.hear_anew(place, clean))
+        for other in ledger.contexts:
+            messages = live_messages(other) or await everything_in(other)
+            if other is not context and ledger.place_of(other).has_a_reply(messages):
+                await self._hear(other, ledger)
+        await self._hear(context, ledger)
+
+    async def _hear(self, context: ChatCompletionContext, ledger: Ledger) -> None:
+        place = ledger.place_of(context)
+        async with self._listening:
+            live, messages = live_messages(context), await everything_in(context)
+            behind = place.left_behind(messages if live is None else live)
+            news, goes_on = place.unheard(messages)
+            said_before, said_now = await self._clean(said_in(behind)), await self._clean(said_in(news))
+            # From here on nothing waits, so that a message is either heard and captured, or neither.
+            captured = ledger.hear(place, said_before)
+            place.note(messages, live)
+            captured += ledger.hear(place, said_now) if goes_on else ledger.hear_anew(place, said_now)
+            self._note(captured, ledger)
+        await self._take_in()
+
+    def keep_hold_of(self, context: ChatCompletionContext) -> None:
+        """The context got a new list of messages, with our block in it: keep hold of that one."""
+        live = live_messages(context)
+        if self._books is not None and live is not None:
+            self._books.place_of(context).hold(live)
 
     async def observe(self, stream: AsyncIterable[T]) -> AsyncGenerator[T, None]:
         """Pass a stream through, and take in what is said in it, beside it: the stream never waits."""
@@ -76,6 +90,35 @@ class Recorder:
         finally:
             await hearing.end(self._engine.policy.deadline)
 
+    async def overhear(self, whose: object, utterances: deque[Utterance]) -> None:
+        """Take in what was said in a stream, one after the other."""
+        ledger = await self._ledger()
+        place = ledger.place_of(whose)
+        while utterances:
+            async with self._listening:
+                clean = await self._clean([utterances[0]])
+                self._note(ledger.hear(place, clean), ledger)
+                utterances.popleft()
+            await self._take_in()
+
+    def stop_listening(self, whose: object, left: Sequence[Utterance]) -> None:
+        """A stream has ended; what is left of it could not be taken in yet."""
+        if self._books is not None:
+            self._books.leave(whose)
+        self._overheard += left
+
+    async def tell(self, utterances: Sequence[Utterance]) -> list[MemoryRecord]:
+        """Take in a finished transcript; the facts it tells."""
+        ledger = await self._ledger()
+        async with self._listening:
+            self._note(ledger.hear_transcript(await self._clean(utterances)), ledger)
+        facts = await self._learn()
+        await self._write_messages()
+        await self._finish_study()
+        return facts
+
+    # Storing
+
     async def settle(self) -> None:
         """Wait until everything that was heard is stored.
 
@@ -84,7 +127,11 @@ class Recorder:
         """
         writing = self._writing
         if writing is not None and writing.get_loop() is asyncio.get_running_loop():
-            await asyncio.shield(writing)
+            try:
+                await asyncio.shield(writing)
+            finally:
+                if writing.done() and self._writing is writing:
+                    self._writing = None
 
     async def flush(self) -> None:
         """Take in the last replies, and store what could not be stored before.
@@ -92,56 +139,77 @@ class Recorder:
         Raises:
             PersistentMemoryError: It cannot be stored now either. It is kept for the next time.
         """
-        for context, _ in list(self._contexts.values()):
-            await self._hear(context)
+        await self.catch_up()
+        await self._finish_study()
+
+    async def catch_up(self) -> None:
+        """Take in and store all that was said, without learning what takes long.
+
+        Raises:
+            PersistentMemoryError: It cannot be stored now. It is kept for the next time.
+        """
+        if self._books is None and not (self._overheard or self._heard or self._messages):
+            return
+        ledger = await self._ledger()
+        if self._overheard:
+            waiting = deque(self._overheard)
+            self._overheard = []
+            try:
+                await self.overhear(waiting, waiting)
+            finally:
+                self.stop_listening(waiting, waiting)
+        for context in ledger.contexts:
+            await self._hear(context, ledger)
         if self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({self._writing})
         await self._learn()
         await self._write_messages()
-        if self._study is not None:
-            await self._study.finish()
 
-    def leave(self) -> None:
-        """Let go of the books and of the contexts, before the store is closed."""
+    async def look_again(self) -> None:
+        """Something was forgotten: learn nothing from it any more."""
+        if self._study is not None:
+            await self._study.look_again()
+
+    def drop(self) -> None:
+        """Forget what was heard and is not stored yet."""
+        self._overheard, self._heard, self._messages = [], [], []
+        if self._study is not None:
+            self._study.drop()
+
+    async def leave(self) -> None:
+        """Let go of the books, and of all work in the background, before the store is closed."""
         self._books = None
-        self._contexts.clear()
-
-    async def tell(self, utterances: Sequence[Utterance]) -> list[MemoryRecord]:
-        """Take in a finished transcript; the facts it tells."""
-        ledger = await self._ledger()
-        place = ledger.open()
-        try:
-            found = ledger.hear(place, await self._clean(utterances))
-        finally:
-            ledger.close(place)
-        self._heard += [self._message(captured) for captured in found]
-        facts = await self._learn()
-        await self._write_messages()
+        writing, self._writing = self._writing, None
+        if writing is not None and writing.get_loop() is asyncio.get_running_loop():
+            writing.cancel()
+            await asyncio.wait({writing})
         if self._study is not None:
-            await self._study.finish()
-        return facts
+            await self._study.leave()
 
-    async def _take_in(self, captured: Sequence[Captured]) -> None:
-        if not captured:
-            return
-        self._heard += [self._message(found) for found in captured]
-        await self._learn()
-        self._writing = asyncio.get_running_loop().create_task(self._write_after(self._writing))
-        self._writing.add_done_callback(lambda task: task.cancelled() or task.exception())
+    def _note(self, captured: Sequence[Captured], ledger: Ledger) -> None:
+        self._heard += [(self._message(found, ledger), found.is_fresh) for found in captured]
+
+    async def _take_in(self) -> None:
+        if self._heard:
+            await self._learn()
+            self._writing = asyncio.get_running_loop().create_task(self._write_after(self._writing))
+            self._writing.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def _learn(self) -> list[MemoryRecord]:
         """Store the facts in what was heard, and then leave the messages to be stored."""
-        learned: dict[str, MemoryRecord] = {}
+        found: dict[str, MemoryRecord] = {}
         heard, self._heard = self._heard, []
         try:
             while heard:
-                facts = await self._facts_of(heard[0])
+                message, is_fresh = heard[0]
+                facts = await self._facts_of(message) if is_fresh else []
                 records = await self._engine.remember("profile", facts) if facts else []
-                learned |= {record.id: record for record in records}
-                self._messages.append(self._said(heard.pop(0), [record.id for record in records]))
+                found |= {record.id: record for record in records}
+                self._messages.append(self._said(message, [record.id for record in records]))
+                heard.pop(0)
         finally:
             self._heard = heard + self._heard
-        return list(learned.values())
+        return list(found.values())
 
     async def _facts_of(self, message: Message) -> list[Draft]:
         if self._extractor is None:
@@ -149,10 +217,10 @@ class Recorder:
         return [
             learned(
                 fact,
-                id=hashlib.sha256(f"{message.id}\0{fact.content}".encode("utf-8", "surrogatepass")).hexdigest()[:32],
+                id=stable_id(message.id, fact.content),
                 source=message.source,
                 session=self._session,
-                metadata={MESSAGE: message.id},
+                metadata={MESSAGES: [message.id]},
             )
             for fact in await self._extractor.extract_now(message)
         ]
@@ -162,12 +230,14 @@ class Recorder:
             return
         messages, self._messages = self._messages, []
         try:
+            if self._study is not None:
+                await self._study.begin()
             stored = await self._engine.remember("session", messages)
         except BaseException:
             self._messages = messages + self._messages
             raise
         if self._study is not None:
-            await self._study.add(stored)
+            self._study.add(stored)
 
     async def _write_after(self, previous: asyncio.Task[None] | None) -> None:
         """Store messages where nobody has to wait for it, in order."""
@@ -175,11 +245,19 @@ class Recorder:
             await asyncio.wait({previous})
         await self._write_messages()
 
+    async def _finish_study(self) -> None:
+        """A model that is down is no reason for anything else to fail: what it did not read is marked, and tried again."""
+        if self._study is not None:
+            try:
+                await self._study.finish()
+            except PersistentMemoryError as error:
+                logger.warning("No facts could be drawn from what was said; it will be tried again: %s", error)
+
     async def _ledger(self) -> Ledger:
         """The books of the session, which all memories of this process share."""
         if self._books is None:
             name = f"{self._engine.namespace}\nledger\n{self._session}"
-            self._books = await self._engine.holdings.connection.shared(name, lambda: Ledger(self._session))
+            self._books = await self._engine.holdings.connection.shared(name, Ledger)
         books = self._books
         if not books.is_loaded:
             stored = await self._engine.select(Selection(session=self._session, kinds=("interaction",)), ["session"])
@@ -187,25 +265,20 @@ class Recorder:
                 books.load(Utterance(record.source or "", record.content) for record in in_order(stored))
         return books
 
-    def _place_of(self, context: ChatCompletionContext, ledger: Ledger) -> Place:
-        """Where a context's messages are heard. It is kept, since its last reply is in no later turn."""
-        if id(context) not in self._contexts:
-            self._contexts[id(context)] = (context, ledger.open())
-            if len(self._contexts) > _MOST_CONTEXTS:
-                _, (_, oldest) = self._contexts.popitem(last=False)
-                ledger.close(oldest)
-        self._contexts.move_to_end(id(context))
-        return self._contexts[id(context)][1]
-
     async def _clean(self, utterances: Sequence[Utterance]) -> list[Utterance]:
         if not self._engine.policy.redact or not utterances:
             return list(utterances)
         return await in_thread(lambda: [said._replace(text=redact(said.text)) for said in utterances])
 
-    def _message(self, captured: Captured) -> Message:
-        source, text = captured.utterance.said
+    def _message(self, captured: Captured, ledger: Ledger) -> Message:
+        source, text, _ = captured.utterance
+        while self._engine.holdings.knows(self._id(captured)):  # an earlier occurrence was deleted
+            captured = ledger.another(captured)
         by_user = source in self._engine.policy.user_sources
-        return Message(id=captured.id, source=source, text=text, by_user=by_user, at=self._engine.clock())
+        return Message(id=self._id(captured), source=source, text=text, by_user=by_user, at=self._engine.clock())
+
+    def _id(self, captured: Captured) -> str:
+        return stable_id(self._session, *captured.utterance[:2], str(captured.occurrence))
 
     def _said(self, message: Message, facts: Sequence[str]) -> Draft:
         return draft(
@@ -226,7 +299,6 @@ class _Hearing:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._waiting: deque[Utterance] = deque()
-        self._place: Place | None = None
         self._task: asyncio.Task[None] | None = None
 
     def add(self, utterance: Utterance) -> None:
@@ -235,21 +307,15 @@ class _Hearing:
             self._task = asyncio.get_running_loop().create_task(self._take_in())
 
     async def end(self, seconds: float) -> None:
-        """Wait a while for what was said last; it goes on being taken in if that is not enough."""
+        """Wait a while for what was said last; what is not taken in by then is, the next time."""
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=seconds)
-        if self._place is not None:
-            (await self._recorder._ledger()).close(self._place)
+            self._task.cancel()
+        self._recorder.stop_listening(self, self._waiting)
 
     async def _take_in(self) -> None:
         try:
-            ledger = await self._recorder._ledger()
-            if self._place is None:
-                self._place = ledger.open()
-            while self._waiting:
-                cleaned = await self._recorder._clean([self._waiting[0]])
-                self._waiting.popleft()
-                await self._recorder._take_in(ledger.hear(self._place, cleaned))
+            await self._recorder.overhear(self, self._waiting)
             await self._recorder.settle()
         except PersistentMemoryError as error:
             logger.warning("What is said in a stream cannot be stored for now: %s", error)

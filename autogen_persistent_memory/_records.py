@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -33,10 +34,10 @@ JSON = "application/json"
 MIME_TYPES = (TEXT, MARKDOWN, JSON)
 
 
-FACTS = "facts"
+FACTS = "apm:facts"
 """Under this name the metadata of a captured message lists the ids of the facts that were drawn from it."""
-MESSAGE = "message"
-"""Under this name the metadata of an extracted fact holds the id of the message that told it."""
+MESSAGES = "apm:messages"
+"""Under this name the metadata of an extracted fact lists the ids of the messages that told it."""
 _TRIVIAL = 20
 
 
@@ -306,6 +307,17 @@ def select(
 def new_session_name(now: datetime) -> str:
     """A session named by time, unique also within the same second."""
     return f"{now:%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(3)}"
+
+
+def listed(record: MemoryRecord, name: str) -> list[str]:
+    """The ids that are listed in the metadata of a record under a name of ours."""
+    ids = record.metadata.get(name, ())
+    return [str(id) for id in ids] if isinstance(ids, (list, tuple)) else []
+
+
+def stable_id(*parts: str) -> str:
+    """An id that is the same whenever it is made from the same texts."""
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def with_own_metadata(record: MemoryRecord) -> MemoryRecord:

@@ -141,7 +141,7 @@ class Server:
     def describe(self, error: BaseException) -> str:
         where = f"{'https' if self._config.ssl else 'http'}://{self._config.host}:{self._config.port}"
         return (
-            f"The Chroma server at {where} cannot be used: {error or type(error).__name__}. Check that it runs (start "
+            f"The Chroma server at {where} cannot be used: {str(error) or type(error).__name__}. Check that it runs (start "
             f"one with: chroma run --path memories --port {self._config.port}), that the address is right and that it "
             f"answers within {self._config.timeout:g} s; tenant {self._config.tenant!r} and database "
             f"{self._config.database!r} must exist, and the token's environment variable must be set if it wants one."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from datetime import timedelta
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._extraction import Extractor, Message, learned
-from ._records import MemoryRecord, Selection, in_order
+from ._records import MESSAGES, MemoryRecord, Selection, in_order, stable_id
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -20,7 +19,7 @@ _KNOWN = 20
 _LONGEST_QUERY = 2_000
 _ABANDONED = timedelta(minutes=10)
 """A session in which nothing was said for so long is nobody's any more: what is left of it may be taken over."""
-UP_TO = "up_to"
+UP_TO = "apm:up_to"
 """Under this name the metadata of a fact holds the number of the last message it was drawn from."""
 
 
@@ -38,13 +37,15 @@ class Study:
         self._is_marked = False
         self._picked_up = False
 
-    async def add(self, messages: Sequence[MemoryRecord]) -> None:
-        """Take in messages of the session that were stored just now."""
-        if not messages:
-            return
+    async def begin(self) -> None:
+        """Mark, before anything of the session is stored, from where on it is to be read."""
         if not self._is_marked:
-            await self._mark(self._session, (messages[0].sequence or 1) - 1, unless_marked=True)
+            if await self._engine.values.get("mark", self._session) is None:
+                await self._mark(self._session, await self._engine.holdings.last_number("session", self._session))
             self._is_marked = True
+
+    def add(self, messages: Sequence[MemoryRecord]) -> None:
+        """Take in messages of the session that were stored just now."""
         self._take(messages)
         if len(self._waiting) >= self._every or not self._picked_up:
             self._start()
@@ -55,11 +56,27 @@ class Study:
         Raises:
             PersistentMemoryError: That failed. They stay marked as not done, and are tried again.
         """
-        loop = asyncio.get_running_loop()
-        if self._task is not None and self._task.get_loop() is loop:
+        if self._task is not None and self._task.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({self._task})
         while self._waiting:
             await self._next_batch()
+
+    async def look_again(self) -> None:
+        """Something was deleted: what is gone is not read any more."""
+        there = {record.id for record in await self._engine.find([record.id for record in self._waiting], ["session"])}
+        self._waiting = [record for record in self._waiting if record.id in there]
+
+    def drop(self) -> None:
+        """Read nothing of what is waiting."""
+        self._waiting, self._is_marked = [], False
+
+    async def leave(self) -> None:
+        """Stop working; what is left is marked, and read the next time."""
+        task, self._task = self._task, None
+        self._waiting, self._taken, self._is_marked, self._picked_up = [], set(), False, False
+        if task is not None and task.get_loop() is asyncio.get_running_loop():
+            task.cancel()
+            await asyncio.wait({task})
 
     def _take(self, messages: Sequence[MemoryRecord]) -> None:
         new = [record for record in messages if record.id not in self._taken]
@@ -67,7 +84,8 @@ class Study:
         self._waiting = in_order([*self._waiting, *new])
 
     def _start(self) -> None:
-        if self._task is None or self._task.done():
+        loop = asyncio.get_running_loop()
+        if self._task is None or self._task.done() or self._task.get_loop() is not loop:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
@@ -105,37 +123,35 @@ class Study:
         A process may have died after storing facts and before marking how far it got; the facts tell it as well.
         """
         facts = await self._engine.select(Selection(session=session), ["profile"], history=True)
-        done = max((int(fact.metadata[UP_TO]) for fact in facts if UP_TO in fact.metadata), default=0)
+        ends = [fact.metadata.get(UP_TO) for fact in facts]
+        done = max((end for end in ends if isinstance(end, int)), default=0)
         messages = await self._engine.select(Selection(session=session, kinds=("interaction",)), ["session"])
         return [record for record in in_order(messages) if (record.sequence or 0) > max(mark, done)]
 
     async def _draw(self, session: str, batch: Sequence[MemoryRecord]) -> None:
         last = batch[-1].sequence or 0
-        telling = [record for record in batch if record.content.strip()]
-        query = "\n".join(record.content for record in telling if record.origin == "user")[:_LONGEST_QUERY].strip()
+        by_user = [record for record in batch if record.origin == "user"]
+        query = "\n".join(record.content for record in by_user)[:_LONGEST_QUERY]
         if query:
             hits = await self._engine.recall(query, ["profile"], limit=_KNOWN)
             facts = await self._extractor.extract_later(
-                [_message(record) for record in telling], [hit.record for hit in hits]
+                [_message(record) for record in batch], [hit.record for hit in hits]
             )
-            source = next(record.source for record in telling if record.origin == "user") or "user"
-            told = "\0".join(record.id for record in batch)
+            ids = [record.id for record in batch]
             drafts = [
                 learned(
                     fact,
-                    id=hashlib.sha256(f"{told}\0{fact.content}".encode("utf-8", "surrogatepass")).hexdigest()[:32],
-                    source=source,
+                    id=stable_id(*ids, fact.content),
+                    source=by_user[0].source or "user",
                     session=session,
-                    metadata={UP_TO: last},
+                    metadata={UP_TO: last, MESSAGES: [record.id for record in by_user]},
                 )
                 for fact in facts
             ]
             await self._engine.remember("profile", drafts)
         await self._mark(session, last)
 
-    async def _mark(self, session: str, sequence: int, *, unless_marked: bool = False) -> None:
-        if unless_marked and await self._engine.values.get("mark", session) is not None:
-            return
+    async def _mark(self, session: str, sequence: int) -> None:
         await self._engine.values.put("mark", session, json.dumps(sequence))
 
 

@@ -12,7 +12,7 @@ from autogen_core.models import LLMMessage
 
 from ._block import Block, render
 from ._conversation import VisibleText, block_id_of, tells_something
-from ._deadlines import within
+from ._deadlines import Budget, within
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._placement import place_block
@@ -32,6 +32,9 @@ class Listener(Protocol):
 
     async def hear(self, context: ChatCompletionContext) -> None:
         """Take in what is new in a model context."""
+
+    def keep_hold_of(self, context: ChatCompletionContext) -> None:
+        """The context got a new list of messages, with the block in it."""
 
     async def settle(self) -> None:
         """Wait until what was heard is stored."""
@@ -57,9 +60,16 @@ class Turn:
         """
         policy = self._engine.policy
         messages: Sequence[LLMMessage] = ()
+        trouble: Exception | None = None
+        budget = Budget(policy.deadline)
         try:
             messages = await within(policy.deadline, context.get_messages())
-            block = await self._recall(context, messages)
+            query = question(messages, policy)
+            if query is not None or self.listener is not None:
+                await self._prepare()
+                budget = Budget(policy.deadline)
+                trouble = await self._hear(context, budget)
+            block = _NOTHING if query is None else await within(budget.left, self._recall(query, messages))
             hits = await self._show(block, context, messages)
         except Exception as error:
             self._log(error)
@@ -69,7 +79,7 @@ class Turn:
             return ()
         if hits:
             self._engine.reinforce(hits)
-        await self._settle()
+        await self._settle(context, budget, trouble)
         return hits
 
     async def block(self, query: Query, visible: VisibleText | None = None) -> Block:
@@ -86,37 +96,34 @@ class Turn:
         confident = [hit for hit in hits if hit.score >= policy.min_score]
         return render(confident, block_id=self._block_id, policy=policy, now=self._engine.clock())
 
-    async def _recall(self, context: ChatCompletionContext, messages: Sequence[LLMMessage]) -> Block:
-        query = question(messages, self._engine.policy)
-        if query is None and self.listener is None:
-            return _NOTHING
-        await self._prepare()
-        return await within(self._engine.policy.deadline, self._hear_and_recall(context, messages, query))
-
-    async def _hear_and_recall(
-        self, context: ChatCompletionContext, messages: Sequence[LLMMessage], query: Query | None
-    ) -> Block:
-        trouble: Exception | None = None
-        if self.listener is not None:
-            try:
-                await self.listener.hear(context)
-            except Exception as error:
-                trouble = error
+    async def _recall(self, query: Query, messages: Sequence[LLMMessage]) -> Block:
         others = [message for message in messages if block_id_of(message) != self._block_id]
-        block = _NOTHING if query is None else await self.block(query, VisibleText(others))
-        if trouble is not None:
-            self._log(trouble)
-        return block
+        return await self.block(query, VisibleText(others))
 
-    async def _settle(self) -> None:
-        """Give what was heard in this turn a moment to be stored; it goes on being stored if that is not enough."""
-        if self.listener is not None:
-            try:
-                await within(self._engine.policy.deadline / 2, self.listener.settle())
-            except asyncio.TimeoutError:
-                pass
-            except Exception as error:
-                logger.warning("What was said could not be stored, and is kept until it can: %s", error)
+    async def _hear(self, context: ChatCompletionContext, budget: Budget) -> Exception | None:
+        """Let the listener hear what is new, within half of the time, so that enough is left to recall; its trouble."""
+        if self.listener is None:
+            return None
+        try:
+            await within(budget.left / 2, self.listener.hear(context))
+        except Exception as error:
+            return error
+        return None
+
+    async def _settle(self, context: ChatCompletionContext, budget: Budget, trouble: Exception | None) -> None:
+        """Give what was heard in this turn the rest of the time to be stored; it goes on being stored if that is too short."""
+        if self.listener is None:
+            return
+        self.listener.keep_hold_of(context)
+        try:
+            await within(budget.left, self.listener.settle())
+        except asyncio.TimeoutError:
+            trouble = trouble or PersistentMemoryError("It takes long to store what was said.")
+        except Exception as error:
+            trouble = trouble or error
+        if trouble is not None:
+            reason = str(trouble) or "it took too long"
+            logger.warning("What was said is not stored yet, and is kept until it can be: %s", reason)
 
     async def _show(
         self, block: Block, context: ChatCompletionContext, messages: Sequence[LLMMessage]

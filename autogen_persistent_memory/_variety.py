@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from ._ranking import relevance
-from ._records import FACTS, MemoryHit
+from ._records import FACTS, MemoryHit, listed
 from ._statements import statement
 from ._words import terms
 
@@ -43,7 +43,7 @@ def _distinct(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
     """The hits without those that state what one before them does, and without messages whose facts are among them."""
     hits = list(hits)
     ids = {hit.record.id for hit in hits}
-    hits = [hit for hit in hits if ids.isdisjoint(hit.record.metadata.get(FACTS, ()))]
+    hits = [hit for hit in hits if ids.isdisjoint(listed(hit.record, FACTS))]
     kept: list[MemoryHit] = []
     speakers: defaultdict[tuple[str, ...], set[str | None]] = defaultdict(set)
     for hit in hits:

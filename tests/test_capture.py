@@ -1,7 +1,8 @@
 """What is said is captured once, whatever way it is heard."""
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
@@ -10,7 +11,7 @@ from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import MultiModalMessage, TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.ui import Console
-from autogen_core import FunctionCall, Image
+from autogen_core import CancellationToken, FunctionCall, Image
 from autogen_core.model_context import (
     BufferedChatCompletionContext,
     ChatCompletionContext,
@@ -34,80 +35,92 @@ from toys import words
 
 from autogen_persistent_memory import PersistentMemory, TemporaryStore
 from autogen_persistent_memory._capture import Ledger, Utterance, said_in, transcript
-
-A, B, C = (Utterance("user", "one"), Utterance("bot", "two"), Utterance("user", "three"))
-
-
-def told(found: Sequence[object]) -> list[str]:
-    return [one.utterance.text for one in found]  # type: ignore[attr-defined]
+from autogen_persistent_memory._threads import in_thread
 
 
-def books(*stored: Utterance) -> Ledger:
-    ledger = Ledger("s")
-    ledger.load(stored)
-    return ledger
+def user(text: str) -> UserMessage:
+    return UserMessage(content=text, source="user")
 
 
-def at_context(ledger: Ledger, place: object, *conversation: Utterance) -> list[str]:
-    news, goes_on = place.news(conversation)  # type: ignore[attr-defined]
-    return told(ledger.hear(place, news) if goes_on else ledger.hear_anew(place, news))  # type: ignore[arg-type]
+def bot(text: str) -> AssistantMessage:
+    return AssistantMessage(content=text, source="bot")
+
+
+class Heard:
+    """A ledger, and contexts that are heard by it."""
+
+    def __init__(self, *stored: tuple[str, str]) -> None:
+        self.ledger = Ledger()
+        self.ledger.load(Utterance(*said) for said in stored)
+
+    def at(self, place: list[LLMMessage], *more: LLMMessage) -> list[str]:
+        """What is captured when these messages are added to a context."""
+        place.extend(more)
+        where = self.ledger.place_of(place)
+        news, goes_on = where.unheard(place)
+        where.note(place, place)
+        said = said_in(news)
+        found = self.ledger.hear(where, said) if goes_on else self.ledger.hear_anew(where, said)
+        return [f"{one.utterance.text}{'' if one.is_fresh else ' (old)'}" for one in found]
+
+
+class Context(list[LLMMessage]):
+    """A list that can be told from others with the same messages."""
+
+    __hash__ = object.__hash__
 
 
 def test_a_growing_conversation_is_captured_message_by_message() -> None:
-    ledger = books()
-    place = ledger.open()
-    assert at_context(ledger, place, A) == ["one"]
-    assert at_context(ledger, place, A, B, C) == ["two", "three"]
-    assert at_context(ledger, place, A, B, C) == []
-    assert at_context(ledger, place, A, B, C, A, A) == ["one", "one"]
+    heard, here = Heard(), Context()
+    assert heard.at(here, user("one")) == ["one"]
+    assert heard.at(here, bot("two"), user("three")) == ["two", "three"]
+    assert heard.at(here) == []
+    assert heard.at(here, user("one"), user("one")) == ["one", "one"]
 
 
 def test_what_a_teammate_heard_too_is_captured_once() -> None:
-    ledger = books()
-    one, other = ledger.open(), ledger.open()
-    assert at_context(ledger, one, A) == ["one"]
-    assert at_context(ledger, other, A, B) == ["two"]
-    assert at_context(ledger, one, A, B, C) == ["three"]
-    assert at_context(ledger, other, A, B, C, A) == ["one"]
-    assert at_context(ledger, one, A, B, C, A) == []
+    heard, one, other = Heard(), Context(), Context()
+    assert heard.at(one, user("task")) == ["task"]
+    assert heard.at(one, bot("done")) == ["done"]
+    assert heard.at(other, user("task"), UserMessage(content="done", source="bot")) == []
+    assert heard.at(other, AssistantMessage(content="me too", source="ada")) == ["me too"]
+    assert heard.at(one, UserMessage(content="me too", source="ada"), user("next")) == ["next"]
+    assert heard.at(other, user("next")) == []
 
 
-def test_what_was_stored_before_is_not_captured_again_when_it_is_loaded() -> None:
-    ledger = books(A, B, C)
-    assert at_context(ledger, ledger.open(), A, B, C, A) == ["one"]
-    ledger = books(A, B, C)
-    assert at_context(ledger, ledger.open(), B, C, Utterance("user", "new")) == ["new"]
+def test_agents_that_are_asked_one_after_the_other_are_asked_twice() -> None:
+    heard, one, other = Heard(), Context(), Context()
+    assert heard.at(one, user("task")) == ["task"]
+    assert heard.at(one, bot("done")) == ["done"]
+    assert heard.at(other, user("task")) == ["task"]
+
+
+def test_of_a_conversation_that_was_loaded_only_what_is_new_is_captured() -> None:
+    heard = Heard(("user", "one"), ("bot", "two"))
+    assert heard.at(Context(), user("one"), bot("two"), user("three")) == ["three"]
+    assert Heard(("user", "one")).at(Context(), user("one"), bot("two"), user("three")) == ["two (old)", "three"]
+    assert Heard().at(Context(), user("long ago"), bot("two"), user("three")) == ["three"]
+    assert Heard(("user", "else")).at(Context(), user("forgotten"), bot("two"), user("three")) == ["three"]
 
 
 def test_a_new_conversation_may_repeat_old_words() -> None:
-    ledger = books(A, B)
-    assert at_context(ledger, ledger.open(), A) == ["one"]
+    assert Heard(("user", "one"), ("bot", "two")).at(Context(), user("one")) == ["one"]
 
 
-def test_a_context_that_is_set_back_is_known() -> None:
-    ledger = books()
-    place = ledger.open()
-    at_context(ledger, place, A, B, C)
-    assert at_context(ledger, place, A, B, Utterance("user", "four")) == ["four"]
+def test_an_agent_that_was_reset_may_be_asked_the_same_again() -> None:
+    heard, here = Heard(), Context()
+    assert heard.at(here, user("one")) == ["one"]
+    assert heard.at(here, bot("two")) == ["two"]
+    here.clear()
+    assert heard.at(here, user("one")) == ["one"]
+    assert heard.at(here, bot("two")) == ["two"]
 
 
-def test_a_stream_and_a_context_hear_the_same() -> None:
-    ledger = books()
-    stream = ledger.open()
-    assert told(ledger.hear(stream, [A])) == ["one"]
-    context = ledger.open()
-    context.news([A])
-    assert told(ledger.hear_anew(context, [A])) == []
-    assert told(ledger.hear(stream, [B])) == ["two"]
-    assert at_context(ledger, context, A, B, A) == ["one"]
-    assert told(ledger.hear(stream, [A])) == []
-
-
-def test_the_same_words_have_the_same_id_in_every_process_and_another_the_second_time() -> None:
-    first, second = books(), books()
-    one, again = (first.hear(first.open(), [A, A]), second.hear(second.open(), [A, A]))
-    assert [found.id for found in one] == [found.id for found in again]
-    assert one[0].id != one[1].id
+def test_a_transcript_that_is_known_is_not_captured_again() -> None:
+    heard = Heard(("user", "one"))
+    said = [Utterance("user", "one"), Utterance("bot", "two")]
+    assert [one.utterance.text for one in heard.ledger.hear_transcript(said)] == ["two"]
+    assert heard.ledger.hear_transcript(said) == []
 
 
 def test_only_what_people_and_agents_say_is_said() -> None:
@@ -132,6 +145,9 @@ def test_a_transcript_may_have_many_shapes() -> None:
     assert transcript("Hi", "ann") == [Utterance(*said) for said in [("ann", "Hi")]]
     assert transcript(["Hi", {"source": "bot", "content": "Hello"}], "user") == [
         Utterance(*said) for said in [("user", "Hi"), ("bot", "Hello")]
+    ]
+    assert transcript("User: Hi\nAssistant: Hello", "ann") == [
+        Utterance(*said) for said in [("ann", "Hi"), ("assistant", "Hello")]
     ]
     assert transcript([UserMessage(content="Hi", source="ann")], "user") == [
         Utterance(*said) for said in [("ann", "Hi")]
@@ -174,9 +190,9 @@ async def test_an_agents_conversation_is_captured_with_its_last_reply(
 ) -> None:
     memory = a_memory()
     answers = [f"Here is my answer number {number}" for number in range(5)]
-    bot = agent(memory, *answers, model_context=make_context())
+    assistant = agent(memory, *answers, model_context=make_context())
     for number in range(5):
-        await bot.run(task=f"Here is my question number {number}")
+        await assistant.run(task=f"Here is my question number {number}")
     expected = [
         line
         for number in range(5)
@@ -189,9 +205,9 @@ async def test_an_agents_conversation_is_captured_with_its_last_reply(
 
 async def test_repeated_words_are_captured_as_often_as_they_are_said() -> None:
     memory = a_memory()
-    bot = agent(memory, *["Certainly, here you go"] * 3)
+    assistant = agent(memory, *["Certainly, here you go"] * 3)
     for _ in range(3):
-        await bot.run(task="Go on with the next one please")
+        await assistant.run(task="Go on with the next one please")
     assert await lines(memory) == ["user: Go on with the next one please", "bot: Certainly, here you go"] * 3
     await memory.close()
 
@@ -246,8 +262,8 @@ async def test_a_tools_summary_is_captured_from_the_stream() -> None:
     )
     info = {"vision": False, "function_calling": True, "json_output": False, "family": "x", "structured_output": False}
     client = ReplayChatCompletionClient([call], model_info=info)  # type: ignore[arg-type]
-    bot = AssistantAgent("bot", model_client=client, tools=[lookup], memory=[memory])
-    async for _ in memory.observe(bot.run_stream(task="How is the weather in Oslo?")):
+    assistant = AssistantAgent("bot", model_client=client, tools=[lookup], memory=[memory])
+    async for _ in memory.observe(assistant.run_stream(task="How is the weather in Oslo?")):
         pass
     assert await lines(memory) == ["user: How is the weather in Oslo?", "bot: It is sunny in Oslo today"]
     await memory.close()
@@ -256,10 +272,10 @@ async def test_a_tools_summary_is_captured_from_the_stream() -> None:
 async def test_a_multimodal_message_is_captured_by_its_text() -> None:
     memory = a_memory()
     picture = Image(Picture.new("RGB", (2, 2)))
-    bot = agent(memory, "It shows a small red square")
-    bot._model_client._model_info["vision"] = True  # type: ignore[attr-defined]
+    assistant = agent(memory, "It shows a small red square")
+    assistant._model_client._model_info["vision"] = True  # type: ignore[attr-defined]
     message = MultiModalMessage(content=["What does this picture show?", picture], source="user")
-    async for _ in memory.observe(bot.run_stream(task=message)):
+    async for _ in memory.observe(assistant.run_stream(task=message)):
         pass
     assert (await lines(memory))[0] == "user: What does this picture show?"
     await memory.close()
@@ -268,15 +284,15 @@ async def test_a_multimodal_message_is_captured_by_its_text() -> None:
 async def test_a_conversation_that_goes_on_in_a_new_process_is_not_captured_again() -> None:
     store = TemporaryStore()
     memory = a_memory(store)
-    bot = agent(memory, "First answer to Ann", "Second answer to Ann")
-    await bot.run(task="First question of Ann")
-    await bot.run(task="Second question of Ann")
-    state = await bot.save_state()
+    assistant = agent(memory, "First answer to Ann", "Second answer to Ann")
+    await assistant.run(task="First question of Ann")
+    await assistant.run(task="Second question of Ann")
+    state = await assistant.save_state()
     await memory.close()
     again = a_memory(store)
-    bot = agent(again, "Third answer to Ann")
-    await bot.load_state(state)
-    await bot.run(task="Third question of Ann")
+    assistant = agent(again, "Third answer to Ann")
+    await assistant.load_state(state)
+    await assistant.run(task="Third question of Ann")
     assert len(await lines(again)) == 6
     assert len(set(await lines(again))) == 6
     await again.close()
@@ -284,9 +300,9 @@ async def test_a_conversation_that_goes_on_in_a_new_process_is_not_captured_agai
 
 async def test_short_messages_keep_their_place_but_are_never_recalled() -> None:
     memory = a_memory()
-    bot = agent(memory, "Ok", "The meeting with Bob is on Friday at ten")
-    await bot.run(task="Thanks!")
-    await bot.run(task="When is the meeting with Bob?")
+    assistant = agent(memory, "Ok", "The meeting with Bob is on Friday at ten")
+    await assistant.run(task="Thanks!")
+    await assistant.run(task="When is the meeting with Bob?")
     assert (await lines(memory))[:2] == ["user: Thanks!", "bot: Ok"]
     assert "Thanks" not in (await memory.recall("Thanks!", limit=50)).text
     assert "Friday" in (await memory.recall("meeting with Bob", limit=50)).text
@@ -295,8 +311,8 @@ async def test_short_messages_keep_their_place_but_are_never_recalled() -> None:
 
 async def test_nothing_is_captured_if_nobody_wants_it() -> None:
     memory = a_memory(capture=False)
-    bot = agent(memory, "Hello Ann, nice to meet you")
-    async for _ in memory.observe(bot.run_stream(task="My name is Ann and I live in Oslo")):
+    assistant = agent(memory, "Hello Ann, nice to meet you")
+    async for _ in memory.observe(assistant.run_stream(task="My name is Ann and I live in Oslo")):
         pass
     await memory.flush()
     assert await memory.count() == 0
@@ -306,8 +322,8 @@ async def test_nothing_is_captured_if_nobody_wants_it() -> None:
 async def test_what_was_injected_is_never_captured() -> None:
     memory = a_memory()
     await memory.remember("Ann drinks green tea with honey", kind="preference")
-    bot = agent(memory, "You like green tea, I believe")
-    await bot.run(task="Which green tea do I drink with honey?")
+    assistant = agent(memory, "You like green tea, I believe")
+    await assistant.run(task="Which green tea do I drink with honey?")
     assert all("<memory" not in line and "drinks green tea" not in line for line in await lines(memory))
     assert [record.content for record in await memory.records(kinds=["preference", "fact"])] == [
         "Ann drinks green tea with honey"
@@ -345,6 +361,123 @@ async def test_one_agent_after_the_other_hears_another_question_though_the_words
     for _ in range(3):
         await agent(memory, "Certainly, here you go").run(task="Go on with the next one please")
     assert await lines(memory) == ["user: Go on with the next one please", "bot: Certainly, here you go"] * 3
+    await memory.close()
+
+
+@pytest.mark.parametrize("task", ["Go on with the next one please", "Go on with number {} please"])
+async def test_a_reset_loses_nothing(task: str) -> None:
+    memory = a_memory()
+    assistant = agent(memory, *["Certainly, here you go"] * 3)
+    expected = []
+    for number in range(3):
+        await assistant.run(task=task.format(number))
+        await assistant.on_reset(CancellationToken())
+        expected += [f"user: {task.format(number)}", "bot: Certainly, here you go"]
+    assert await lines(memory) == expected
+    await memory.close()
+
+
+async def test_a_team_that_is_reset_and_asked_the_same_is_captured_again() -> None:
+    memory = a_memory()
+    ada = agent(memory, *["Ada thinks it works"] * 3, name="ada")
+    bob = agent(memory, *["Bob thinks so too"] * 3, name="bob")
+    team = RoundRobinGroupChat([ada, bob], termination_condition=MaxMessageTermination(3))
+    for _ in range(3):
+        await team.run(task="Does the engine work?")
+        await team.reset()
+    assert (
+        await lines(memory) == ["user: Does the engine work?", "ada: Ada thinks it works", "bob: Bob thinks so too"] * 3
+    )
+    await memory.close()
+
+
+async def test_two_memories_of_one_session_on_one_agent_capture_once() -> None:
+    store = TemporaryStore()
+    one, other = a_memory(store), a_memory(store)
+    client = ReplayChatCompletionClient(["First reply of the bot", "Second reply of the bot"])
+    assistant = AssistantAgent("bot", model_client=client, memory=[one, other])
+    await assistant.run(task="First question of Ann")
+    await assistant.run(task="Second question of Ann")
+    await other.flush()
+    assert len(await lines(one)) == 4
+    await one.close()
+    await other.close()
+
+
+async def test_an_old_conversation_that_is_loaded_teaches_nothing_old() -> None:
+    store = TemporaryStore()
+
+    async def day(task: str, state: dict[str, Any] | None = None) -> dict[str, Any]:
+        async with PersistentMemory("ann", store=store, embedding=words()) as memory:
+            assistant = agent(memory, "Thank you for telling me that")
+            if state is not None:
+                await assistant.load_state(state)
+            await assistant.run(task=task)
+            return dict(await assistant.save_state())
+
+    monday = await day("I live in Oslo.")
+    await day("I moved to Lisbon.")
+    await day("Hello, it is me again today.", monday)
+    async with PersistentMemory("ann", store=store, embedding=words(), capture=False) as memory:
+        assert [record.content for record in await memory.profile.records()] == ["The user moved to Lisbon."]
+
+
+async def test_what_was_forgotten_does_not_come_back() -> None:
+    memory = a_memory()
+    assistant = agent(memory, "Noted: your phone is 555-1234.", "Hello again, dear Ann")
+    await assistant.run(task="My phone number is 555-1234.")
+    await memory.forget(containing="555-1234", everywhere=True)
+    await memory.flush()
+    await memory.close()
+    await assistant.run(task="Hello, it is me again today.")
+    await memory.flush()
+    assert all("555" not in record.content for record in await memory.records(limit=100, include_history=True))
+    assert len(await lines(memory)) == 2
+    await memory.close()
+
+
+async def test_after_clearing_nothing_is_left_to_come() -> None:
+    memory = a_memory()
+    assistant = agent(memory, "Noted: you live in Oslo.", "Hello again, dear Ann")
+    await assistant.run(task="I live in Oslo.")
+    await memory.clear()
+    await memory.flush()
+    assert await memory.count() == 0
+    await assistant.run(task="Hello, it is me again today.")
+    assert await lines(memory) == ["user: Hello, it is me again today.", "bot: Hello again, dear Ann"]
+    await memory.close()
+
+
+async def test_a_repeated_message_is_captured_though_an_earlier_one_was_forgotten() -> None:
+    store = TemporaryStore()
+    memory = a_memory(store)
+    assistant = agent(memory, *["Certainly, here you go"] * 3)
+    for _ in range(3):
+        await assistant.run(task="Go on with the next one please")
+    await memory.flush()
+    await memory.forget((await memory.session.messages())[0].id)
+    await memory.close()
+    again = a_memory(store)
+    await agent(again, "Here it is, once more").run(task="Go on with the next one please")
+    assert len(await lines(again)) == 7
+    await again.close()
+
+
+async def test_a_cancelled_turn_is_heard_with_the_next() -> None:
+    memory = a_memory()
+    context = UnboundedChatCompletionContext([user("I live in Oslo, where it rains.")])
+    await memory.recall("warm up")
+    release = threading.Event()
+    busy = [asyncio.create_task(in_thread(lambda: release.wait(10))) for _ in range(8)]
+    await asyncio.sleep(0)
+    updating = asyncio.create_task(memory.update_context(context))
+    await asyncio.wait({updating}, timeout=0.1)
+    updating.cancel()
+    release.set()
+    await asyncio.gather(*busy)
+    await memory.update_context(context)
+    assert await lines(memory) == ["user: I live in Oslo, where it rains."]
+    assert await memory.profile.count() == 1
     await memory.close()
 
 

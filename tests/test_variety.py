@@ -5,6 +5,7 @@ from toys import NOW, hit
 
 from autogen_persistent_memory import MemoryHit, RecallPolicy
 from autogen_persistent_memory._block import render
+from autogen_persistent_memory._records import FACTS
 from autogen_persistent_memory._variety import varied
 
 
@@ -61,7 +62,7 @@ def test_one_much_like_another_comes_after_what_is_nearly_as_relevant() -> None:
 
 def test_a_message_whose_facts_are_shown_is_left_out() -> None:
     fact = hit("The user lives in Oslo, where it rains", 0.5)
-    message = hit("Well, I live in Oslo, and it rains here", 0.9, kind="interaction", metadata={"facts": ["x"]})
+    message = hit("Well, I live in Oslo, and it rains here", 0.9, kind="interaction", metadata={FACTS: ["x"]})
     assert contents(message, fact) == ["The user lives in Oslo, where it rains"]
 
 
