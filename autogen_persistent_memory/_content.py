@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from ._checks import decode_json, encode_json
@@ -17,13 +18,15 @@ def meaning(item: Draft | MemoryRecord) -> str:
     return "; ".join(_leaves(decode_json(item.content), "")) or item.content
 
 
-def redacted(item: Draft) -> str:
-    """The content without secrets; in JSON, only texts are looked at."""
-    if item.mime_type != JSON:
-        return redact(item.content)
-    value = decode_json(item.content)
-    clean = _redacted(value)
-    return item.content if clean == value else encode_json(clean, "JSON content")
+def redacted(item: Draft) -> Draft:
+    """The memory without secrets in its content, tags and metadata; in JSON, only texts are looked at."""
+    content = redact(item.content)
+    if item.mime_type == JSON:
+        value = decode_json(item.content)
+        clean = _redacted(value)
+        content = item.content if clean == value else encode_json(clean, "JSON content")
+    tags = tuple(redact(tag) for tag in item.tags)
+    return replace(item, content=content, tags=tags, metadata=_redacted(dict(item.metadata)))
 
 
 def _leaves(value: object, path: str) -> Iterable[str]:

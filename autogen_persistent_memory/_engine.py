@@ -113,7 +113,7 @@ class Engine:
     async def _redacted(self, drafts: Sequence[Draft]) -> Sequence[Draft]:
         if not self.policy.redact:
             return drafts
-        return await in_thread(lambda: [replace(draft, content=redacted(draft)) for draft in drafts])
+        return await in_thread(lambda: [redacted(draft) for draft in drafts])
 
     async def _vectors(self, items: Sequence[Draft] | Sequence[MemoryRecord]) -> Vectors:
         """A vector for each; what is trivial is not worth embedding and gets one that is like no other."""

@@ -11,7 +11,7 @@ from ._embeddings import Vectors
 from ._records import MemoryRecord, Selection
 from ._store import SHELVES, Connection, Near, Shelf, ShelfName, Values
 
-_IMPATIENCE = 0.5
+_OPENING_PATIENCE = 5.0
 
 
 class Holdings:
@@ -29,7 +29,7 @@ class Holdings:
         """Do the slow part of opening, if it is work of this machine alone."""
         await self.connection.prepare()
         if self.connection.exclusive:
-            await self.catalogue_in_step()
+            await self.catalogue_in_step(patience=_OPENING_PATIENCE)
 
     def shelf(self, name: ShelfName) -> Shelf:
         """A shelf of the namespace."""
@@ -118,11 +118,11 @@ class Holdings:
             self._catalogue = await self.connection.shared(f"{self._namespace}\ncatalogue", Catalogue)
         return self._catalogue
 
-    async def catalogue_in_step(self, *, patient: bool = True) -> Catalogue:
+    async def catalogue_in_step(self, *, patience: float | None = None) -> Catalogue:
         """The catalogue, built if need be, and up to date with what other processes wrote.
 
-        Reading a large namespace from a server takes longer than an agent should wait: who is not patient gets the
-        catalogue as far as it is, while it goes on being built.
+        Reading a large namespace takes longer than an agent should wait: who waits only so many seconds gets the catalogue
+        as far as it is, while it goes on being built.
         """
         catalogue = await self.catalogue()
         if not catalogue.is_built:
@@ -131,7 +131,7 @@ class Holdings:
                 self._building = loop.create_task(self._build(catalogue))
                 self._building.add_done_callback(lambda task: task.cancelled() or task.exception())
             building = self._building
-            done, _ = await asyncio.wait({building}, timeout=None if patient else _IMPATIENCE)
+            done, _ = await asyncio.wait({building}, timeout=patience)
             if done:
                 await building
         elif not self.connection.exclusive:

@@ -11,7 +11,7 @@ import pytest
 from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.models import UserMessage
 
-from autogen_persistent_memory import PersistentMemory, ServerStore, TemporaryStore
+from autogen_persistent_memory import EmbeddedStore, PersistentMemory, ServerStore, TemporaryStore
 
 DATA = Path(__file__).parent.parent / "benchmarks" / "data"
 
@@ -116,12 +116,15 @@ async def test_memories_may_be_told_and_recalled_at_the_same_time(memory: Persis
     assert len((await memory.recall("green tea", limit=200)).hits) == 151
 
 
-async def test_an_agent_does_not_wait_for_a_large_index_on_a_server(
-    chroma_server: tuple[str, int], namespace: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["server", "embedded"])
+async def test_an_agent_does_not_wait_for_a_large_namespace_to_be_read(
+    kind: str, chroma_server: tuple[str, int], namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from autogen_persistent_memory._catalogue import Catalogue
 
-    async with PersistentMemory(namespace, store=ServerStore(*chroma_server)) as before:
+    store = ServerStore(*chroma_server) if kind == "server" else EmbeddedStore(tmp_path / "store")
+    monkeypatch.setattr("autogen_persistent_memory._holdings._OPENING_PATIENCE", 0.1)
+    async with PersistentMemory(namespace, store=store) as before:
         await before.remember("Likes green tea", kind="preference")
     build, release = Catalogue.build, asyncio.Event()
 
@@ -130,7 +133,7 @@ async def test_an_agent_does_not_wait_for_a_large_index_on_a_server(
         await build(self, shelves)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Catalogue, "build", slow_build)
-    async with PersistentMemory(namespace, store=ServerStore(*chroma_server)) as memory:
+    async with PersistentMemory(namespace, store=store, capture=False) as memory:
         context = UnboundedChatCompletionContext([UserMessage(content="Which green drink?", source="user")])
         found = (await memory.update_context(context)).memories.results
         assert [result.content for result in found] == ["Likes green tea"]

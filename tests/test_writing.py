@@ -105,10 +105,14 @@ SECRETS = ["My password is hunter2!x", "Use sk-abcdefghijklmnopqrstuvwxyz123456 
 @pytest.mark.parametrize("secret", SECRETS)
 async def test_secrets_are_redacted_before_anything_is_stored(memory: PersistentMemory, secret: str) -> None:
     await tell(memory, f"I live in Oslo. {secret}")
-    await memory.remember(f"Note: {secret}")
+    await memory.remember(f"Note: {secret}", tags=[secret], metadata={"note": [secret]})
     await memory.flush()
-    stored = [record.content for record in await memory.records(limit=100)]
-    assert sum("[REDACTED:" in content for content in stored) >= 2
+    stored = [
+        text
+        for record in await memory.records(limit=100)
+        for text in (record.content, *record.tags, str(dict(record.metadata)))
+    ]
+    assert sum("[REDACTED:" in content for content in stored) >= 4
     assert not any(word in content for content in stored for word in ("hunter2", "abcdefgh", "4111"))
 
 
