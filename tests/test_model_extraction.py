@@ -12,13 +12,14 @@ from typing import Any
 
 import httpx
 import pytest
+from autogen_agentchat.agents import AssistantAgent
 from autogen_core.models import CreateResult, ModelInfo, RequestUsage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from local_model import LocalModel, local_model, missing
 from toys import NOW, conversation
 
-from autogen_persistent_memory import MemoryRecord, PersistentMemoryError
+from autogen_persistent_memory import MemoryRecord, PersistentMemory, PersistentMemoryError, TemporaryStore
 from autogen_persistent_memory import _model_extraction as extraction
 from autogen_persistent_memory._config import ModelExtractorConfig, NoExtractorConfig, RuleExtractorConfig
 from autogen_persistent_memory._extraction import Message, RuleExtractor
@@ -411,3 +412,16 @@ async def test_a_model_that_is_gone_is_a_failure_to_try_again() -> None:
     with pytest.raises(PersistentMemoryError, match="ask again later"):
         await ModelExtractor(client).extract_later(LISBON, [])
     await client.close()
+
+
+@REAL
+@LOUD
+async def test_an_agent_on_a_real_small_model_learns_by_it_and_remembers(small: OpenAIChatCompletionClient) -> None:
+    extractor = ModelExtractor(small, every=2, rules=False)
+    async with PersistentMemory("ann", store=TemporaryStore(), extractor=extractor) as memory:
+        agent = AssistantAgent("assistant", model_client=small, memory=[memory])
+        await agent.run(task="My dog is called Biscuit.")
+        await memory.flush()
+        learned = [record.content for record in await memory.profile.records()]
+        assert any("Biscuit" in content for content in learned), learned
+        assert "Biscuit" in await memory.context("What is my dog called?")
