@@ -124,6 +124,10 @@ def _utterances(item: Any, speaker: str) -> list[Utterance]:
     )
 
 
+_Expected = tuple[tuple[str, str], bool]
+"""What was said, and whether it is the own reply of an agent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Captured:
     """An utterance that nobody captured before."""
@@ -140,9 +144,10 @@ class Place:
 
     def __init__(self) -> None:
         self._heard: list[LLMMessage] = []
+        self._heard_ids: frozenset[int] = frozenset()
         self._live: list[LLMMessage] | None = None
-        self._expected: Counter[Utterance] = Counter()
-        self._expected_before: Counter[Utterance] = Counter()
+        self._expected: Counter[_Expected] = Counter()
+        self._expected_before: Counter[_Expected] = Counter()
         self.turn: list[Utterance] = []
         """What was heard since the agent here was asked last."""
 
@@ -152,7 +157,7 @@ class Place:
         Else they are a conversation that comes up for the first time, or took the place of the one before: an agent that
         is reset starts over with new messages, though they may say the same.
         """
-        said = [message for message in messages if is_utterance(message)]
+        said = self._said_in(messages)
         goes_on = len(said) >= len(self._heard) and all(
             now is before or (now == before and self._live is None) for now, before in zip(said, self._heard)
         )
@@ -173,8 +178,13 @@ class Place:
 
     def note(self, messages: Sequence[LLMMessage], live: list[LLMMessage] | None) -> None:
         """These messages are heard now. `live` is the list to which a context will add the next ones."""
-        self._heard = [message for message in messages if is_utterance(message)]
+        self._heard = self._said_in(messages)
+        self._heard_ids = frozenset(map(id, self._heard))
         self._live = live
+
+    def _said_in(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+        known = self._heard_ids  # of messages that are kept, so no other has the same
+        return [message for message in messages if id(message) in known or is_utterance(message)]
 
     def hold(self, live: list[LLMMessage]) -> None:
         """The context has a new list, to which it will add the next messages; nothing in it is news."""
@@ -183,7 +193,7 @@ class Place:
 
     def expect(self, utterance: Utterance) -> None:
         """This was captured elsewhere, and may be heard here, too: with the next messages, or those after them."""
-        self._expected[utterance] += 1
+        self._expected[utterance.said, utterance.own] += 1
 
     def was_expected(self, utterance: Utterance) -> bool:
         """Whether it was captured elsewhere; then it is no longer expected.
@@ -192,14 +202,15 @@ class Place:
         """
         for own in (False,) if utterance.own else (False, True):
             for expected in (self._expected_before, self._expected):
-                if expected[utterance._replace(own=own)] > 0:
-                    expected[utterance._replace(own=own)] -= 1
+                if expected[utterance.said, own] > 0:
+                    expected[utterance.said, own] -= 1
                     return True
         return False
 
     def took_in(self, utterances: Sequence[Utterance]) -> None:
         """All of these were taken in, and with them the time is over for what was expected before the last ones."""
-        self._expected_before, self._expected = self._expected, Counter()
+        if utterances:
+            self._expected_before, self._expected = self._expected, Counter()
         for utterance in utterances:
             if not utterance.own and any(said.own for said in self.turn):
                 self.turn = []

@@ -31,6 +31,7 @@ from autogen_core.models import (
 )
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from PIL import Image as Picture
+from pydantic import BaseModel
 from toys import words
 
 from autogen_persistent_memory import PersistentMemory, TemporaryStore
@@ -266,6 +267,22 @@ async def test_a_tools_summary_is_captured_from_the_stream() -> None:
     async for _ in memory.observe(assistant.run_stream(task="How is the weather in Oslo?")):
         pass
     assert await lines(memory) == ["user: How is the weather in Oslo?", "bot: It is sunny in Oslo today"]
+    await memory.close()
+
+
+class Answer(BaseModel):
+    thoughts: str
+    verdict: str
+
+
+async def test_a_structured_reply_is_captured_once() -> None:
+    memory = a_memory()
+    reply = '{"thoughts": "It seems to be sunny", "verdict": "sunny"}'
+    client = ReplayChatCompletionClient([reply])
+    assistant = AssistantAgent("bot", model_client=client, memory=[memory], output_content_type=Answer)
+    async for _ in memory.observe(assistant.run_stream(task="How is the weather in Oslo?")):
+        pass
+    assert len(await lines(memory)) == 2
     await memory.close()
 
 
