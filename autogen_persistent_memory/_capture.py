@@ -30,6 +30,7 @@ _SKIPPED = re.compile(r"Skipped \d+ messages\.")
 _ROLE = re.compile(r"^\s*(?P<who>user|human|assistant|ai|agent|bot)\s*:\s*", re.IGNORECASE | re.MULTILINE)
 _USERS = ("user", "human")
 _MOST_PLACES = 256
+_MOST_EXPECTED = 100
 
 
 class Utterance(NamedTuple):
@@ -124,10 +125,6 @@ def _utterances(item: Any, speaker: str) -> list[Utterance]:
     )
 
 
-_Expected = tuple[tuple[str, str], bool]
-"""What was said, and whether it is the own reply of an agent."""
-
-
 @dataclass(frozen=True, slots=True)
 class Captured:
     """An utterance that nobody captured before."""
@@ -146,10 +143,15 @@ class Place:
         self._heard: list[LLMMessage] = []
         self._heard_ids: frozenset[int] = frozenset()
         self._live: list[LLMMessage] | None = None
-        self._expected: Counter[_Expected] = Counter()
-        self._expected_before: Counter[_Expected] = Counter()
+        self._expected: list[tuple[Utterance, Place]] = []
+        self._expected_before: list[tuple[Utterance, Place]] = []
         self.turn: list[Utterance] = []
         """What was heard since the agent here was asked last."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was heard here yet."""
+        return not self._heard and self._live is None
 
     def unheard(self, messages: Sequence[LLMMessage]) -> tuple[list[LLMMessage], bool]:
         """What of these messages was not heard here yet, and whether they go on from what was.
@@ -191,26 +193,31 @@ class Place:
         if self.unheard(live) == ([], True):
             self.note(live, live)
 
-    def expect(self, utterance: Utterance) -> None:
+    def expect(self, utterance: Utterance, elsewhere: Place) -> None:
         """This was captured elsewhere, and may be heard here, too: with the next messages, or those after them."""
-        self._expected[utterance.said, utterance.own] += 1
+        self._expected = [*self._expected[-_MOST_EXPECTED:], (utterance, elsewhere)]
 
-    def was_expected(self, utterance: Utterance) -> bool:
+    def was_expected(self, utterance: Utterance, beside: set[tuple[str, str]]) -> bool:
         """Whether it was captured elsewhere; then it is no longer expected.
 
         What an agent says itself, another cannot have said, though both may use the same words and have the same name.
+        And what another agent was asked and has answered is heard here only together with that answer.
         """
-        for own in (False,) if utterance.own else (False, True):
-            for expected in (self._expected_before, self._expected):
-                if expected[utterance.said, own] > 0:
-                    expected[utterance.said, own] -= 1
+        for expected in (self._expected_before, self._expected):
+            for index, (known, elsewhere) in enumerate(expected):
+                if (
+                    known.said == utterance.said
+                    and not (known.own and utterance.own)
+                    and {said.said for said in elsewhere.turn if said.own} <= beside
+                ):
+                    del expected[index]
                     return True
         return False
 
     def took_in(self, utterances: Sequence[Utterance]) -> None:
         """All of these were taken in, and with them the time is over for what was expected before the last ones."""
         if utterances:
-            self._expected_before, self._expected = self._expected, Counter()
+            self._expected_before, self._expected = self._expected, []
         for utterance in utterances:
             if not utterance.own and any(said.own for said in self.turn):
                 self.turn = []
@@ -250,16 +257,21 @@ class Ledger:
         """The model contexts in which anything was heard."""
         return [whose for whose, _ in self._places.values() if isinstance(whose, ChatCompletionContext)]
 
-    def hear(self, place: Place, utterances: Sequence[Utterance], *, is_fresh: bool = True) -> list[Captured]:
+    def hear(
+        self, place: Place, utterances: Sequence[Utterance], *, beside: Sequence[Utterance] = ()
+    ) -> list[Captured]:
         """Take in how a conversation goes on at a place; what of it nobody captured yet."""
+        together = {utterance.said for utterance in (*utterances, *beside)}
         new = [
-            self._capture(place, utterance, is_fresh) for utterance in utterances if not place.was_expected(utterance)
+            self._capture(place, utterance, True)
+            for utterance in utterances
+            if not place.was_expected(utterance, together)
         ]
         place.took_in(utterances)
         return new
 
-    def hear_anew(self, place: Place, conversation: Sequence[Utterance]) -> list[Captured]:
-        """Take in a conversation that comes up at a place for the first time; what of it nobody captured yet.
+    def hear_anew(self, place: Place, conversation: Sequence[Utterance], *, is_first: bool = True) -> list[Captured]:
+        """Take in a conversation that comes up at a place, for the first time or instead of another; what is new in it.
 
         What was said since its agent spoke last is new, unless another agent was asked the same just now. What is older was
         said before this memory listened, or in another process: only what comes after the last message that is
@@ -270,21 +282,20 @@ class Ledger:
         known = [index for index, utterance in enumerate(conversation[:start]) if self._counts[utterance.said]]
         missed = conversation[known[-1] + 1 : start] if known else []
         asked = conversation[start:]
+        if known or is_first:  # it was loaded, or is a teammate's, so that others' words in it may be known, too
+            asked = [said for said in asked[:-1] if not self._counts[said.said]] + list(asked[-1:])
         place.turn = []
         for _, other in self._places.values():
-            is_same = not any(said.own for said in other.turn) or {said.said for said in other.turn} <= {
-                said.said for said in asked
-            }
-            for utterance in other.turn if other is not place and is_same else ():
-                place.expect(utterance)
+            for utterance in other.turn if other is not place else ():
+                place.expect(utterance, other)
         new = [self._capture(place, utterance, False) for utterance in missed]
-        return new + self.hear(place, asked)
+        return new + self.hear(place, asked, beside=conversation)
 
     def hear_transcript(self, utterances: Sequence[Utterance]) -> list[Captured]:
         """Take in a conversation that is over; what of it nobody captured yet."""
-        place = Place()
+        place, elsewhere = Place(), Place()
         for utterance in self._order:
-            place.expect(utterance._replace(own=False))
+            place.expect(utterance._replace(own=False), elsewhere)
         return self.hear(place, utterances)
 
     def another(self, captured: Captured) -> Captured:
@@ -295,7 +306,7 @@ class Ledger:
     def _capture(self, place: Place, utterance: Utterance, is_fresh: bool) -> Captured:
         for _, other in self._places.values():
             if other is not place:
-                other.expect(utterance)
+                other.expect(utterance, place)
         self._order.append(utterance)
         self._counts[utterance.said] += 1
         return Captured(utterance, self._counts[utterance.said], is_fresh)

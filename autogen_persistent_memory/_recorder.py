@@ -64,11 +64,14 @@ class Recorder:
             live, messages = live_messages(context), await everything_in(context)
             behind = place.left_behind(messages if live is None else live)
             news, goes_on = place.unheard(messages)
+            is_first = place.is_new
             said_before, said_now = await self._clean(said_in(behind)), await self._clean(said_in(news))
             # From here on nothing waits, so that a message is either heard and captured, or neither.
             captured = ledger.hear(place, said_before)
             place.note(messages, live)
-            captured += ledger.hear(place, said_now) if goes_on else ledger.hear_anew(place, said_now)
+            captured += (
+                ledger.hear(place, said_now) if goes_on else ledger.hear_anew(place, said_now, is_first=is_first)
+            )
             self._note(captured, ledger)
         await self._take_in()
 

@@ -58,10 +58,10 @@ class Heard:
         """What is captured when these messages are added to a context."""
         place.extend(more)
         where = self.ledger.place_of(place)
-        news, goes_on = where.unheard(place)
+        (news, goes_on), is_first = where.unheard(place), where.is_new
         where.note(place, place)
         said = said_in(news)
-        found = self.ledger.hear(where, said) if goes_on else self.ledger.hear_anew(where, said)
+        found = self.ledger.hear(where, said) if goes_on else self.ledger.hear_anew(where, said, is_first=is_first)
         return [f"{one.utterance.text}{'' if one.is_fresh else ' (old)'}" for one in found]
 
 
@@ -405,6 +405,50 @@ async def test_a_team_that_is_reset_and_asked_the_same_is_captured_again() -> No
     assert (
         await lines(memory) == ["user: Does the engine work?", "ada: Ada thinks it works", "bob: Bob thinks so too"] * 3
     )
+    await memory.close()
+
+
+async def test_a_team_that_goes_on_in_a_new_process_is_not_captured_again() -> None:
+    store = TemporaryStore()
+
+    async def talk(task: str, number: int, state: Any = None) -> Any:
+        async with a_memory(store) as memory:
+            ada = agent(memory, f"Ada says her thing number {number}", name="ada")
+            bob = agent(memory, f"Bob says his thing number {number}", name="bob")
+            team = RoundRobinGroupChat([ada, bob], termination_condition=MaxMessageTermination(3))
+            if state is not None:
+                await team.load_state(state)
+            await team.run(task=task)
+            return await team.save_state()
+
+    state = await talk("Does the engine work, you two?", 1)
+    await talk("And does the brake work now?", 2, state)
+    memory = a_memory(store)
+    assert await lines(memory) == [
+        "user: Does the engine work, you two?",
+        "ada: Ada says her thing number 1",
+        "bob: Bob says his thing number 1",
+        "user: And does the brake work now?",
+        "ada: Ada says her thing number 2",
+        "bob: Bob says his thing number 2",
+    ]
+    await memory.close()
+
+
+async def test_agents_that_share_a_memory_and_are_asked_the_same_are_asked_twice() -> None:
+    memory = a_memory()
+    one = agent(memory, "Hello from the first one", "A summary by the first", name="one")
+    other = agent(memory, "Hello from the second one", "A summary by the second", name="other")
+    for assistant in (one, other):
+        await assistant.run(task=f"Hello, agent {assistant.name}, how are you?")
+    for assistant in (one, other):
+        await assistant.run(task="Please summarise the report for me")
+    assert [line for line in await lines(memory) if "summar" in line] == [
+        "user: Please summarise the report for me",
+        "one: A summary by the first",
+        "user: Please summarise the report for me",
+        "other: A summary by the second",
+    ]
     await memory.close()
 
 
