@@ -48,8 +48,8 @@ class Recorder:
     async def hear(self, context: ChatCompletionContext) -> None:
         """Take in what is new in a model context. When this returns, the facts that it tells are stored.
 
-        The messages themselves are being stored then; see `settle`. The replies that other agents gave meanwhile are
-        taken in first, so that everything is captured in its order.
+        The messages themselves are stored by `settle`, after the recall: Chroma would let one wait for the other. The replies
+        that other agents gave meanwhile are taken in first, so that everything is captured in its order.
         """
         ledger = await self._ledger()
         for other in ledger.contexts:
@@ -73,7 +73,7 @@ class Recorder:
                 ledger.hear(place, said_now) if goes_on else ledger.hear_anew(place, said_now, is_first=is_first)
             )
             self._note(captured, ledger)
-        await self._take_in()
+        await self._learn()
 
     def keep_hold_of(self, context: ChatCompletionContext) -> None:
         """The context got a new list of messages, with our block in it: keep hold of that one."""
@@ -102,7 +102,7 @@ class Recorder:
                 clean = await self._clean([utterances[0]])
                 self._note(ledger.hear(place, clean), ledger)
                 utterances.popleft()
-            await self._take_in()
+            await self._learn()
 
     def stop_listening(self, whose: object, left: Sequence[Utterance]) -> None:
         """A stream has ended; what is left of it could not be taken in yet."""
@@ -123,18 +123,17 @@ class Recorder:
     # Storing
 
     async def settle(self) -> None:
-        """Wait until everything that was heard is stored.
+        """Store everything that was heard. It goes on being stored if whoever waits for it gives up.
 
         Raises:
             PersistentMemoryError: It cannot be stored for now. It is kept, and tried again.
         """
-        writing = self._writing
-        if writing is not None and writing.get_loop() is asyncio.get_running_loop():
-            try:
-                await asyncio.shield(writing)
-            finally:
-                if writing.done() and self._writing is writing:
-                    self._writing = None
+        if self._messages:
+            writing = asyncio.get_running_loop().create_task(self._write_after(self._writing))
+            writing.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._writing = writing
+        if self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
+            await asyncio.shield(self._writing)
 
     async def flush(self) -> None:
         """Take in the last replies, and store what could not be stored before.
@@ -165,6 +164,7 @@ class Recorder:
             await self._hear(context, ledger)
         if self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({self._writing})
+        self._writing = None
         await self._learn()
         await self._write_messages()
 
@@ -191,12 +191,6 @@ class Recorder:
 
     def _note(self, captured: Sequence[Captured], ledger: Ledger) -> None:
         self._heard += [(self._message(found, ledger), found.is_fresh) for found in captured]
-
-    async def _take_in(self) -> None:
-        if self._heard:
-            await self._learn()
-            self._writing = asyncio.get_running_loop().create_task(self._write_after(self._writing))
-            self._writing.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def _learn(self) -> list[MemoryRecord]:
         """Store the facts in what was heard, and then leave the messages to be stored."""

@@ -23,7 +23,7 @@ from ._store import ShelfName
 logger = logging.getLogger("autogen_persistent_memory")
 
 _NOTHING = Block("", ())
-_SPARE = 40
+_SPARE = 20
 """So many hits more than a block holds are looked at, for those that repeat others or are too long for its budget."""
 
 

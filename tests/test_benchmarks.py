@@ -114,3 +114,15 @@ def test_scale_compares_recalls_with_raw_queries() -> None:
     (figures,) = json.loads(run("scale.py", "--sizes", "200", "--json"))["sizes"].values()
     assert all(figure > 0 for row, figure in figures.items() if "above" not in row)
     assert {"recall p50, ms", "  raw query p50, ms", "recall p95, ms", "  raw query p95, ms"} < set(figures)
+
+
+def test_the_cost_of_capture_is_measured() -> None:
+    answer = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "capture.py"), "--turns", "12", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert json.loads(answer.stdout)["turns"] == 12
+    assert answer.stderr == ""
