@@ -293,10 +293,13 @@ class Ledger:
 
     def hear_transcript(self, utterances: Sequence[Utterance]) -> list[Captured]:
         """Take in a conversation that is over; what of it nobody captured yet."""
-        place, elsewhere = Place(), Place()
-        for utterance in self._order:
-            place.expect(utterance._replace(own=False), elsewhere)
-        return self.hear(place, utterances)
+        place, known, new = Place(), Counter(utterance.said for utterance in self._order), []
+        for utterance in utterances:
+            if known[utterance.said] > 0:
+                known[utterance.said] -= 1
+            else:
+                new.append(self._capture(place, utterance, True))
+        return new
 
     def another(self, captured: Captured) -> Captured:
         """The same, as the next occurrence of its words."""

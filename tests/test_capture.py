@@ -122,6 +122,9 @@ def test_a_transcript_that_is_known_is_not_captured_again() -> None:
     said = [Utterance("user", "one"), Utterance("bot", "two")]
     assert [one.utterance.text for one in heard.ledger.hear_transcript(said)] == ["two"]
     assert heard.ledger.hear_transcript(said) == []
+    long = [Utterance("user", f"number {number}") for number in range(500)]
+    assert len(heard.ledger.hear_transcript(long)) == 500
+    assert heard.ledger.hear_transcript(long) == []
 
 
 def test_only_what_people_and_agents_say_is_said() -> None:
