@@ -200,8 +200,8 @@ class KeywordIndex:
         import numpy as np
 
         size = len(self._ids)
-        own = np.zeros(size, dtype=np.float32)
-        sessions = np.zeros(max(1, len(self._in_session)), dtype=np.float32)
+        own: Floats = np.zeros(size, dtype=np.float32)
+        sessions: Floats = np.zeros(max(1, len(self._in_session)), dtype=np.float32)
         reachable = reachable_by_session = 0.0
         average = self._total_length / max(1, len(self))
         for term in set(terms(query)):
