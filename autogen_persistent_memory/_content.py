@@ -20,11 +20,12 @@ def meaning(item: Draft | MemoryRecord) -> str:
 
 def redacted(item: Draft) -> Draft:
     """The memory without secrets in its content, tags and metadata; in JSON, only texts are looked at."""
-    content = redact(item.content)
     if item.mime_type == JSON:
         value = decode_json(item.content)
         clean = _redacted(value)
         content = item.content if clean == value else encode_json(clean, "JSON content")
+    else:
+        content = redact(item.content)
     tags = tuple(redact(tag) for tag in item.tags)
     return replace(item, content=content, tags=tags, metadata=_redacted(dict(item.metadata)))
 

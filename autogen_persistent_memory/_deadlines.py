@@ -7,6 +7,8 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+CLOSING_SECONDS = 10.0
+"""How long each part of closing a memory may take."""
 
 
 class Budget:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ._config import RecallPolicy
 from ._content import meaning, redacted
-from ._deadlines import within
+from ._deadlines import CLOSING_SECONDS, within
 from ._embeddings import Embedding, Vector, Vectors
 from ._errors import PersistentMemoryError
 from ._holdings import Holdings
@@ -33,7 +33,6 @@ T = TypeVar("T")
 _BATCH = 64
 _SAME_AMONG = 20
 _HOUSEKEEPING_DELAY = 1.0
-_CLOSING_SECONDS = 10.0
 _TICK = timedelta(microseconds=1)
 
 
@@ -84,7 +83,7 @@ class Engine:
         if holdings is None:
             return
         try:
-            await within(_CLOSING_SECONDS, self.flush())
+            await within(CLOSING_SECONDS, self.flush())
         except (PersistentMemoryError, asyncio.TimeoutError) as error:
             reason = str(error) or "it took too long"
             logger.warning("Memory could not do its housekeeping before closing: %s", reason)

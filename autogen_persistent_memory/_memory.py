@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
-from datetime import datetime
 from typing import Literal, TypeVar
 
 from autogen_core import Component
@@ -15,23 +14,21 @@ from ._autogen import make_engine
 from ._capture import Transcript, transcript
 from ._checks import check_flag, check_session, optional_text
 from ._config import NoExtractorConfig, PersistentMemoryConfig, RecallPolicy
-from ._deadlines import within
+from ._deadlines import CLOSING_SECONDS, within
 from ._embeddings import Embedding, embedding_from_config
 from ._errors import PersistentMemoryError
 from ._extraction import Extractor, RuleExtractor
 from ._model_extraction import extractor_from_config
 from ._profile import ProfileMemory
 from ._recorder import Recorder
-from ._records import MemoryRecord, new_session_name
+from ._records import MemoryRecord, Selection, new_session_name
 from ._remembering import RememberingMemory
 from ._session import Resumable, SessionMemory
-from ._store import MemoryStore
+from ._store import MemoryStore, ShelfName
 from ._stores import store_from_config
 
 T = TypeVar("T")
 logger = logging.getLogger("autogen_persistent_memory")
-
-_CLOSING_SECONDS = 10.0
 
 
 class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
@@ -133,7 +130,7 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         """Flush and let go of the store. The memory opens itself again when it is used again."""
         try:
             if self._captures:
-                await within(_CLOSING_SECONDS, self._recorder.flush())
+                await within(CLOSING_SECONDS, self._recorder.flush())
         except (PersistentMemoryError, asyncio.TimeoutError) as error:
             reason = str(error) or "it took too long"
             logger.warning("Not everything that was said could be stored and read before closing: %s", reason)
@@ -148,31 +145,13 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
             self._recorder.drop()
         await self._engine.clear()
 
-    async def forget(
-        self,
-        id: str | None = None,
-        *,
-        key: str | None = None,
-        kinds: Sequence[str] | None = None,
-        tags: Sequence[str] | None = None,
-        session: str | None = None,
-        containing: str | None = None,
-        before: datetime | None = None,
-        everywhere: bool = False,
+    async def _forget(
+        self, selection: Selection, shelves: Sequence[ShelfName], id: str | None, everywhere: bool
     ) -> int:
-        """As `ProfileMemory.forget`. What was said a moment ago and is not stored yet is forgotten as well."""
+        """What was said a moment ago and is not stored yet is forgotten as well."""
         if self._captures:
             await self._recorder.catch_up()
-        gone = await super().forget(
-            id,
-            key=key,
-            kinds=kinds,
-            tags=tags,
-            session=session,
-            containing=containing,
-            before=before,
-            everywhere=everywhere,
-        )
+        gone = await super()._forget(selection, shelves, id, everywhere)
         await self._recorder.look_again()
         return gone
 

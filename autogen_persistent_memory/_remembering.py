@@ -10,7 +10,7 @@ from typing import Any
 from ._autogen import EngineMemory, check_keywords
 from ._checks import check_count, decode_json, encode_json, optional_text, require_text
 from ._progress import Progress
-from ._records import MemoryRecord, Query, Recall, draft, select
+from ._records import MemoryRecord, Query, Recall, Selection, draft, select
 from ._store import ShelfName
 from ._threads import in_thread
 
@@ -179,7 +179,12 @@ class RememberingMemory(EngineMemory):
         selection = select(kinds=kinds, tags=tags, session=session, key=key, containing=containing, before=before)
         names_messages = id is not None or session is not None or "interaction" in (kinds or ())
         shelves: tuple[ShelfName, ...] = self._shelves if everywhere or names_messages else ("profile",)
-        return await self._engine.forget(selection, shelves, id=optional_text(id, "id"), history=everywhere)
+        return await self._forget(selection, shelves, optional_text(id, "id"), everywhere)
+
+    async def _forget(
+        self, selection: Selection, shelves: Sequence[ShelfName], id: str | None, everywhere: bool
+    ) -> int:
+        return await self._engine.forget(selection, shelves, id=id, history=everywhere)
 
     async def set(self, key: str, value: Any) -> None:
         """Store a value of the profile under a key, written through at once. None deletes it.

@@ -36,26 +36,18 @@ _PERSONAL = re.compile(r"(?P<who>I|we)\s+(?P<rest>.+)", _I)
 _AS_A = re.compile(r"as (?P<v>(?:a|an) [\w\s-]{3,50}?),\s+(?=(?:I|we|my|our|it|the|what|could|can|how)\b)", _I)
 
 
-def extract_facts(text: str, *, speaker: str = "user") -> list[Fact]:
-    """The facts that a message tells of its speaker and of the speaker's work, in order, each once.
+def extract_facts(text: str) -> list[Fact]:
+    """The facts that a message of the user's tells of the user and of the user's work, in order, each once.
 
     Args:
         text: The message. Only its beginning is read if it is very long.
-        speaker: "user" for any source that speaks for the user. From others only the team's decisions are taken.
 
     >>> [fact.content for fact in extract_facts("My name is Sarah and I prefer TypeScript")]
     ["The user's name is Sarah.", 'The user prefers TypeScript.']
     """
-    told = (fact for claim in claims(text) for fact in (_of_claim(claim) if speaker == "user" else _of_team(claim)))
+    told = (fact for claim in claims(text) for fact in _of_claim(claim))
     once = {fact.content: fact for fact in told if 8 <= len(fact.content) <= _LONGEST_FACT}
     return list(once.values())
-
-
-def _of_team(claim: Claim) -> Iterator[Fact]:
-    """What an agent reports of the team: a decision that is clearly made."""
-    decided = project.decision(claim.text)
-    if decided is not None and decided[1]:
-        yield _fact(decided[0], claim.text, together=True, key=decided[0].slot, team="the team")
 
 
 def _of_claim(claim: Claim) -> Iterator[Fact]:
@@ -204,7 +196,6 @@ def _fact(
     key: str | None = None,
     ends: Ending | None = None,
     more: tuple[str, ...] = (),
-    team: str = "the user's team",
 ) -> Fact:
-    content = third_person(found.told or said, together=together, team=team)
+    content = third_person(found.told or said, together=together)
     return Fact(content=content, kind=found.kind, tags=tuple(dict.fromkeys((*more, found.tag))), key=key, ends=ends)
