@@ -22,10 +22,12 @@ from ._profile import ProfileMemory
 from ._records import MemoryHit, MemoryRecord, Recall
 from ._session import SessionMemory
 from ._stores import CloudStore, EmbeddedStore, ServerStore, TemporaryStore
+from ._tools import TOOL_PROMPT, memory_tools
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "TOOL_PROMPT",
     "CallableEmbedding",
     "ChromaEmbedding",
     "CloudStore",
@@ -49,4 +51,5 @@ __all__ = [
     "StoreUnavailableError",
     "TemporaryStore",
     "__version__",
+    "memory_tools",
 ]

@@ -87,7 +87,7 @@ class EngineMemory(Memory):
         """
         text, mime_type = _stored_form(content)
         item = self._draft(text, metadata=content.metadata, mime_type=mime_type)
-        await _cancellable(self._engine.remember(self._shelves[0], [item]), cancellation_token)
+        await cancellable(self._engine.remember(self._shelves[0], [item]), cancellation_token)
 
     async def query(
         self, query: str | MemoryContent, cancellation_token: CancellationToken | None = None, **kwargs: Any
@@ -103,7 +103,7 @@ class EngineMemory(Memory):
         """
         check_keywords(kwargs, "query()")
         text = _stored_form(query)[0] if isinstance(query, MemoryContent) else query
-        found = await _cancellable(self.recall(text, **kwargs), cancellation_token)
+        found = await cancellable(self.recall(text, **kwargs), cancellation_token)
         return MemoryQueryResult(results=[to_content(hit) for hit in found.hits])
 
     async def recall(
@@ -254,7 +254,8 @@ def _guarded(content: MemoryContent, words: Sequence[str]) -> MemoryContent:
     )
 
 
-async def _cancellable(work: Coroutine[Any, Any, T], token: CancellationToken | None) -> T:
+async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken | None) -> T:
+    """The result of the work, unless the token is cancelled first."""
     if token is None:
         return await work
     if token.is_cancelled():

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ._config import RecallPolicy
-from ._conversation import opening_of
+from ._conversation import NOTHING_FOUND, named, opening_of
 from ._ranking import in_order
 from ._records import MemoryHit
 from ._tokens import count_tokens
 from ._variety import varied
 
-NOTHING_FOUND = "No relevant memories found."
 CLOSING = "</memory>"
 WORD_JOINER = "\u2060"
 
@@ -49,6 +48,15 @@ def paste(hits: Sequence[MemoryHit], max_tokens: int | None = None) -> Block:
         return "\n".join(_line(hit) for hit in chosen) or NOTHING_FOUND
 
     return _fit(hits, max_tokens, compose, len(hits))
+
+
+def answer(hits: Sequence[MemoryHit], *, limit: int, max_tokens: int) -> Block:
+    """What a model that searches is told: as `paste`, without repetitions, each line with the id of its memory."""
+
+    def compose(chosen: Sequence[MemoryHit]) -> str:
+        return "\n".join(f"{_line(hit)} {named(hit.record)}" for hit in chosen) or NOTHING_FOUND
+
+    return _fit(varied(hits), max_tokens, compose, limit)
 
 
 def render(hits: Sequence[MemoryHit], *, block_id: str, policy: RecallPolicy, now: datetime) -> Block:

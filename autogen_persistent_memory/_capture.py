@@ -24,7 +24,7 @@ from autogen_agentchat.messages import (
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
-from ._conversation import is_handoff, is_said, text_of
+from ._conversation import is_handoff, is_said, text_of, without_answers
 
 _SKIPPED = re.compile(r"Skipped \d+ messages\.")
 _ROLE = re.compile(r"^\s*(?P<who>user|human|assistant|ai|agent|bot)\s*:\s*", re.IGNORECASE | re.MULTILINE)
@@ -81,7 +81,7 @@ def said_by(item: object) -> Utterance | None:
         text = "\n".join(part for part in item.content if isinstance(part, str))
     else:
         text = item.to_text()
-    text = _printable(text)
+    text = _printable(without_answers(text))
     if not text or (isinstance(item, HandoffMessage) and is_handoff(text)):
         return None
     return Utterance(item.source, text)

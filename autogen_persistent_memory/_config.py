@@ -236,3 +236,12 @@ class PersistentMemoryConfig(ProfileMemoryConfig):
     session: str | None = None
     extractor: ExtractorConfig = RuleExtractorConfig()
     capture: bool = True
+
+
+class MemoryToolConfig(_Config):
+    """The declarative form of the tools that `memory_tools()` makes."""
+
+    memory: ComponentModel
+    kind: str | None = None
+    tags: tuple[str, ...] | None = None
+    limit: int | None = None

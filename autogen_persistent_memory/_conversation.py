@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import AssistantMessage, LLMMessage, SystemMessage, UserMessage
+from autogen_core.models import AssistantMessage, FunctionExecutionResultMessage, LLMMessage, SystemMessage, UserMessage
 
 from ._records import MemoryRecord
 
 BLOCK_SOURCE = "memory"
+NOTHING_FOUND = "No relevant memories found."
 _REQUEST = re.compile(
     r"""
     \W* (?: (?:please|now|then|and|ok|okay|so|hey|hi|hello) \W+ )*
@@ -28,12 +30,32 @@ _REQUEST = re.compile(
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?\n])")
 _HANDOFF = re.compile(r"Transferred to \S+, adopting the role of ")
+_NAMED = re.compile(r"\(id: ([0-9a-f]{32})\)$", re.MULTILINE)
+_ANSWER = re.compile(
+    rf"^(?:- .*{_NAMED.pattern}|Memory (?:stored|forgotten) {_NAMED.pattern}|{re.escape(NOTHING_FOUND)}$)\n?",
+    re.MULTILINE,
+)
 _OPENING = re.compile(r'<memory id="([0-9a-f]+)">')
 
 
 def opening_of(block_id: str) -> str:
     """The first line of a block, by which it is found again, also after a restart."""
     return f'<memory id="{block_id}">'
+
+
+def named(record: MemoryRecord) -> str:
+    """How the tools tell a model which memory a line is about."""
+    return f"(id: {record.id})"
+
+
+def confirmation(done: Literal["stored", "forgotten"], record: MemoryRecord) -> str:
+    """What a tool tells a model that it did."""
+    return f"Memory {done} {named(record)}"
+
+
+def without_answers(text: str) -> str:
+    """The text without what the memory's own tools told: AutoGen passes a tool's result on as what the agent says."""
+    return _ANSWER.sub("", text) if "(id: " in text or NOTHING_FOUND in text else text
 
 
 def block_id_of(message: LLMMessage) -> str | None:
@@ -52,7 +74,7 @@ def text_of(message: LLMMessage) -> str:
     if not isinstance(message, (SystemMessage, UserMessage, AssistantMessage)):
         return ""
     if isinstance(message.content, str):
-        return message.content
+        return without_answers(message.content)
     return "\n".join(part for part in message.content if isinstance(part, str))
 
 
@@ -93,6 +115,9 @@ class VisibleText:
     """What these messages tell the model anyway."""
 
     def __init__(self, messages: Iterable[LLMMessage]) -> None:
+        messages = list(messages)
+        results = [m for m in messages if isinstance(m, FunctionExecutionResultMessage)]
+        self._named = {id for m in results for result in m.content for id in _NAMED.findall(result.content)}
         texts = [text_of(message) for message in messages]
         self._said = {_plain(text) for text in texts}
         self._told = [_plain(_without_questions(text)) for text in texts]
@@ -102,6 +127,8 @@ class VisibleText:
 
         A question tells nothing, it wants to be told; so a fact does not count as visible where it is only asked for.
         """
+        if record.id in self._named:
+            return True
         wanted = _plain(record.content)
         if wanted in self._said and record.kind == "interaction":
             return True

@@ -87,11 +87,12 @@ def learned(fact: Fact, *, id: str, source: str, session: str, metadata: Mapping
         origin="extractor",
         metadata=metadata,
         id=id,
-        ends=_ends(fact),
+        ends=ending(fact),
     )
 
 
-def _ends(fact: Fact) -> Callable[[MemoryRecord], bool] | None:
+def ending(fact: Fact) -> Callable[[MemoryRecord], bool] | None:
+    """Which memories are over by a fact, if any can be."""
     if fact.ends is None and fact.replaces is None:
         return None
     return lambda record: (

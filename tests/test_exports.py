@@ -6,6 +6,8 @@ import sys
 import autogen_persistent_memory as package
 
 PUBLIC = {
+    "memory_tools",
+    "TOOL_PROMPT",
     "CallableEmbedding",
     "ChromaEmbedding",
     "CloudStore",

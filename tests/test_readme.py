@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from autogen_core.models import ModelInfo
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 import autogen_persistent_memory
@@ -31,8 +32,12 @@ async def run(code: str, **names: object) -> dict[str, object]:
 
 
 async def test_the_code_of_the_readme_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(BLOCKS) == 5
-    client = ReplayChatCompletionClient(["Hello, Sarah.", "TypeScript.", "A fine choice.", "[]"])
+    assert len(BLOCKS) == 6
+    calls_tools = ModelInfo(
+        vision=False, function_calling=True, json_output=False, structured_output=False, family="unknown"
+    )
+    replies = ["Hello, Sarah.", "TypeScript.", "A fine choice.", "[]", "I will."]
+    client = ReplayChatCompletionClient(replies, model_info=calls_tools)
     for code in BLOCKS:
         await run(code, client=client)
     *_, block, question = client.create_calls[1]["messages"]

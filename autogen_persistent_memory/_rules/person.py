@@ -1,8 +1,9 @@
-"""From the first person to the third: "I prefer my own" becomes "The user prefers their own". Pure functions."""
+"""From the first person to the third and back: "I prefer my own", "The user prefers their own". Pure functions."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from .vocabulary import words
 
@@ -120,6 +121,29 @@ def third_person(text: str, *, together: bool = False, user: str = USER, team: s
                 subject = True
                 _agree(tokens, at, None)
     return _sentence("".join(told))
+
+
+def first_person(text: str, names: Iterable[str] = ()) -> str:
+    """A statement about the user, as the user would have made it; anything else as it is.
+
+    Args:
+        text: What is told, in the third person.
+        names: What else the user is called.
+
+    >>> first_person("Sarah often uses their own laptop", ["Sarah"])
+    'I often use my own laptop'
+    """
+    called = "|".join(re.escape(name) for name in ("the user", "user", *names))
+    found = re.match(rf"(?:{called})(?P<own>['’]s)?\s+(?P<rest>.+)", text, re.IGNORECASE | re.DOTALL)
+    if found is None:
+        return text
+    rest = re.sub(r"\btheir\b", "my", found["rest"])
+    if found["own"]:
+        return f"My {rest}"
+    tokens = _WORD.findall(rest)
+    verb = next((at for at, word in enumerate(tokens) if word[:1].isalpha() and not is_adverb(word)), 0)
+    tokens[verb] = first_form(tokens[verb])
+    return f"I {''.join(tokens)}"
 
 
 def third_form(verb: str) -> str:

@@ -1,0 +1,87 @@
+"""What a model notes down and looks up by itself, through its tools. Knows no AutoGen type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ._block import answer
+from ._conversation import tells_something
+from ._engine import Engine
+from ._extraction import ending
+from ._facts import Fact
+from ._grounding import restates, tidied
+from ._records import Draft, MemoryHit, MemoryRecord, Selection, draft
+from ._rules import extract_facts
+from ._rules.person import first_person
+from ._store import ShelfName
+from ._threads import in_thread
+from ._words import terms
+
+DEFAULT_KIND = "fact"
+_COMPARED = 20
+_SPARE = 20
+_NAME = "user/name"
+_CALLED = re.compile(r"\bname is (\w+)")
+
+
+async def take_note(engine: Engine, content: str, *, kind: str, tags: Sequence[str]) -> MemoryRecord:
+    """Store what a model wants to remember, unless it is known in other words: much of it was captured in the same turn.
+
+    What it tells of the user fills the slot that it would fill if the user had said it, so that it replaces what was
+    known there before. A note that tells several such things becomes a memory for each; the first one is returned.
+    """
+    note = draft(content, kind=kind, tags=tags, origin="tool")
+    hits = await engine.recall(note.content, ["profile"], limit=_COMPARED)
+    names = await _names_of_user(engine)
+    parts = await in_thread(lambda: _parts(note, first_person(note.content, names)))
+    notes = [_as_known(part, sentence, hits) for part, sentence in parts]
+    return (await engine.remember("profile", notes))[0]
+
+
+async def look_up(engine: Engine, query: str, shelves: Sequence[ShelfName], *, limit: int, selection: Selection) -> str:
+    """What a model searches for, a line each: only what is relevant, tells something and fits. It counts as used."""
+    hits = await engine.recall(
+        query,
+        shelves,
+        limit=limit + _SPARE,
+        selection=selection,
+        only_relevant=True,
+        unless=lambda record: record.kind == "interaction" and not tells_something(record.content),
+    )
+    block = answer(hits, limit=limit, max_tokens=engine.policy.max_tokens)
+    engine.reinforce(block.hits)
+    return block.text
+
+
+async def _names_of_user(engine: Engine) -> list[str]:
+    records = await engine.select(Selection(key=_NAME), ["profile"])
+    return [name for record in records for name in _CALLED.findall(record.content)]
+
+
+def _parts(note: Draft, said: str) -> list[tuple[Draft, str]]:
+    """What a note is stored as, each with the sentence that it states: `said` is the note as the user would say it.
+
+    A note that tells one fact gets that fact's slot. One that tells several facts, and nothing else, becomes those.
+    """
+    facts = extract_facts(said)
+    tells_no_more = {term for fact in facts for term in terms(fact.content)}.issuperset(terms(said))
+    if len(facts) == 1:
+        return [(_filed(note, facts[0]), facts[0].content if tells_no_more else tidied(note.content))]
+    if facts and tells_no_more:
+        return [(replace(_filed(note, fact), content=fact.content), fact.content) for fact in facts]
+    return [(note, tidied(note.content))]
+
+
+def _filed(note: Draft, fact: Fact) -> Draft:
+    """The note with what the rules know of such a fact; its kind is the model's, unless that did not say."""
+    kind = fact.kind if note.kind == DEFAULT_KIND else note.kind
+    tags = tuple(dict.fromkeys((*note.tags, *fact.tags)))
+    return replace(note, kind=kind, tags=tags, key=fact.key, ends=ending(fact))
+
+
+def _as_known(note: Draft, sentence: str, hits: Sequence[MemoryHit]) -> Draft:
+    """The note in the words of a memory that says the same, if there is one, so that it only states it again."""
+    known = next((hit.record for hit in hits if restates(sentence, hit.record.content)), None)
+    return note if known is None else replace(note, content=known.content, key=known.key)
