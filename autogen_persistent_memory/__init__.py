@@ -19,7 +19,7 @@ from ._extraction import RuleExtractor
 from ._memory import PersistentMemory
 from ._model_extraction import ModelExtractor
 from ._profile import ProfileMemory
-from ._records import MemoryHit, MemoryRecord, Recall
+from ._records import MemoryHit, MemoryRecord, Recall, SessionInfo
 from ._session import SessionMemory
 from ._stores import CloudStore, EmbeddedStore, ServerStore, TemporaryStore
 from ._tools import TOOL_PROMPT, memory_tools
@@ -46,6 +46,7 @@ __all__ = [
     "RuleExtractor",
     "SchemaVersionError",
     "ServerStore",
+    "SessionInfo",
     "SessionMemory",
     "StoreLockedError",
     "StoreUnavailableError",

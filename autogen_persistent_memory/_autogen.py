@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -26,12 +27,18 @@ from ._checks import (
     require_text,
 )
 from ._config import RecallPolicy
+from ._deadlines import CLOSING_SECONDS, within
 from ._embeddings import Embedding, MiniLMEmbedding
 from ._engine import Engine
+from ._errors import PersistentMemoryError
+from ._recap import Recap
+from ._recorder import Recorder
 from ._records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, draft, select, utc_now
 from ._store import MemoryStore, ShelfName
 from ._stores import EmbeddedStore
 from ._turn import Turn
+
+logger = logging.getLogger("autogen_persistent_memory")
 
 T = TypeVar("T")
 _QUERY_KEYWORDS = ("limit", "kinds", "tags", "session", "min_score", "max_tokens", "at", "reinforce")
@@ -57,16 +64,28 @@ def make_engine(
 
 
 class EngineMemory(Memory):
-    """A memory that recalls from some shelves of an engine, and stores on the first of them."""
+    """A memory that recalls from some shelves of an engine, stores on the first of them, and may capture what is said."""
 
-    def __init__(self, engine: Engine, shelves: Sequence[ShelfName], *, session: str | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        shelves: Sequence[ShelfName],
+        *,
+        session: str | None = None,
+        captured_by: Recorder | None = None,
+        recap: Recap | None = None,
+    ) -> None:
         self._engine = engine
         self._shelves = tuple(shelves)
         self._only_session = session
         store = engine.store.config.model_dump_json()
         identity = "\n".join((type(self).__name__, store, engine.namespace, session or ""))
         block_id = hashlib.sha256(identity.encode()).hexdigest()[:12]
-        self._turn = Turn(engine, self._shelves, Selection(session=session), block_id)
+        self._captured_by = captured_by
+        self._recap = recap
+        self._turn = Turn(
+            engine, self._shelves, Selection(session=session), block_id, listener=captured_by, recap=recap
+        )
 
     @property
     def namespace(self) -> str:
@@ -167,12 +186,29 @@ class EngineMemory(Memory):
         return UpdateContextResult(memories=MemoryQueryResult(results=guarded))
 
     async def flush(self) -> None:
-        """Wait until everything is written and everything expired is deleted."""
+        """Wait until everything that was said is stored, the last replies included, and what is expired is deleted."""
+        await self._take_in()
         await self._engine.flush()
 
     async def close(self) -> None:
         """Flush and let go of the store. The memory opens itself again when it is used again."""
-        await self._engine.close()
+        try:
+            await within(CLOSING_SECONDS, self._take_in())
+        except (PersistentMemoryError, asyncio.TimeoutError) as error:
+            reason = str(error) or "it took too long"
+            logger.warning("Not everything that was said could be stored and read before closing: %s", reason)
+        finally:
+            if self._captured_by is not None:
+                await self._captured_by.leave()
+            if self._recap is not None:
+                await self._recap.leave()
+            await self._engine.close()
+
+    async def _take_in(self) -> None:
+        if self._captured_by is not None:
+            await self._captured_by.flush()
+        if self._recap is not None:
+            await self._recap.finish()
 
     async def __aenter__(self) -> Self:
         return self

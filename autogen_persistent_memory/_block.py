@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from ._config import RecallPolicy
 from ._conversation import NOTHING_FOUND, named, opening_of
 from ._ranking import in_order
-from ._records import MemoryHit
+from ._records import MemoryHit, MemoryRecord
 from ._tokens import count_tokens
 from ._variety import varied
 
@@ -34,11 +34,23 @@ class Block:
 
     text: str
     hits: tuple[MemoryHit, ...]
+    told: tuple[MemoryRecord, ...] = ()
+    """The messages that stand in it because the conversation ended with them."""
 
     @property
     def tokens(self) -> int:
         """How many tokens the text takes."""
         return count_tokens(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """How a conversation went, as lines."""
+
+    summary: tuple[str, ...] = ()
+    ending: tuple[str, ...] = ()
+    told: tuple[MemoryRecord, ...] = ()
+    """The messages of the ending."""
 
 
 def paste(hits: Sequence[MemoryHit], max_tokens: int | None = None) -> Block:
@@ -59,25 +71,29 @@ def answer(hits: Sequence[MemoryHit], *, limit: int, max_tokens: int) -> Block:
     return _fit(varied(hits), max_tokens, compose, limit)
 
 
-def render(hits: Sequence[MemoryHit], *, block_id: str, policy: RecallPolicy, now: datetime) -> Block:
-    """The block for a model context: of the hits the set that is worth most; empty where there is none or no room."""
+def render(
+    hits: Sequence[MemoryHit], *, block_id: str, policy: RecallPolicy, now: datetime, story: Story = Story()
+) -> Block:
+    """The block for a model context: of the hits the set that is worth most, and the story around them.
+
+    Empty where there is neither, or no room.
+    """
+
+    def section(name: str, lines: Sequence[str]) -> list[str]:
+        return [f"{policy.headings.get(name) or neutral(name).capitalize()}:", *lines] if lines else []
 
     def compose(chosen: Sequence[MemoryHit]) -> str:
-        if not chosen:
+        if not chosen and not story.ending:
             return ""
-        lines = [opening_of(block_id), policy.heading]
+        lines = [opening_of(block_id), policy.heading, *section("summary", story.summary)]
         best_first = in_order(chosen)
         for kind in dict.fromkeys(hit.record.kind for hit in best_first):
-            lines.append(f"{policy.headings.get(kind) or neutral(kind).capitalize()}:")
-            lines += [
-                f"{_line(hit)} ({age_in_words(now - hit.record.updated_at)})"
-                for hit in best_first
-                if hit.record.kind == kind
-            ]
-        return "\n".join([*lines, CLOSING])
+            of_kind = [hit for hit in best_first if hit.record.kind == kind]
+            lines += section(kind, [f"{_line(hit)} ({age_in_words(now - hit.record.updated_at)})" for hit in of_kind])
+        return "\n".join([*lines, *section("ending", story.ending), CLOSING])
 
     block = _fit(varied(hits), policy.max_tokens, compose, policy.limit)
-    return replace(block, hits=tuple(in_order(block.hits)))
+    return replace(block, hits=tuple(in_order(block.hits)), told=story.told)
 
 
 def _fit(
@@ -145,8 +161,14 @@ def _cut(hit: MemoryHit, longest: int, fits: Callable[[MemoryHit], bool]) -> Mem
 
 def _line(hit: MemoryHit) -> str:
     record = hit.record
-    speaker = f"{neutral(record.source)}: " if record.kind == "interaction" and record.source else ""
-    return f"- {speaker}{neutral(record.content)}"
+    return spoken(record.source if record.kind == "interaction" else None, record.content)
+
+
+def spoken(source: str | None, text: str, longest: int | None = None) -> str:
+    """A line of a conversation, without what makes it longer than so many characters."""
+    if longest is not None and len(text) > longest:
+        text = text[:longest].rsplit(None, 1)[0] + _CUT_MARK
+    return f"- {f'{neutral(source)}: ' if source else ''}{neutral(text)}"
 
 
 def neutral(text: str) -> str:

@@ -285,11 +285,23 @@ class Ledger:
         if known or is_first:  # it was loaded, or is a teammate's, so that others' words in it may be known, too
             asked = [said for said in asked[:-1] if not self._counts[said.said]] + list(asked[-1:])
         place.turn = []
+        self._expect_turns(place)
+        new = [self._capture(place, utterance, False) for utterance in missed]
+        return new + self.hear(place, asked, beside=conversation)
+
+    def hear_again(self, whose: object, utterance: Utterance) -> bool:
+        """Take in what the application says was said; whether nobody captured it yet."""
+        is_first = id(whose) not in self._places
+        place = self.place_of(whose)
+        if is_first:
+            self._expect_turns(place)
+        return bool(self.hear(place, [utterance]))
+
+    def _expect_turns(self, place: Place) -> None:
+        """What is being said elsewhere may be heard here, too."""
         for _, other in self._places.values():
             for utterance in other.turn if other is not place else ():
                 place.expect(utterance, other)
-        new = [self._capture(place, utterance, False) for utterance in missed]
-        return new + self.hear(place, asked, beside=conversation)
 
     def hear_transcript(self, utterances: Sequence[Utterance]) -> list[Captured]:
         """Take in a conversation that is over; what of it nobody captured yet."""
@@ -300,6 +312,11 @@ class Ledger:
             else:
                 new.append(self._capture(place, utterance, True))
         return new
+
+    def last(self, utterance: Utterance) -> Captured | None:
+        """The last time that these words were captured."""
+        count = self._counts[utterance.said]
+        return Captured(utterance, count) if count else None
 
     def another(self, captured: Captured) -> Captured:
         """The same, as the next occurrence of its words."""

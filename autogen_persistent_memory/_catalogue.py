@@ -133,6 +133,12 @@ class Catalogue:
         """The current record of that id."""
         return self._records.get(id)
 
+    def messages(self, session: str | None = None) -> list[MemoryRecord]:
+        """The current records of one session, or of all."""
+        with self._mutex:
+            records = [record for id, record in self._records.items() if self._shelf_of[id] == "session"]
+        return [record for record in records if session is None or record.session == session]
+
     def __contains__(self, id: str) -> bool:
         return id in self._shelf_of
 

@@ -26,6 +26,8 @@ DEFAULT_HEADINGS = {
     "lesson": "Lessons (failed before, avoid)",
     "context": "Current context",
     "interaction": "Earlier messages",
+    "summary": "The conversation before, in short",
+    "ending": "It ended with",
 }
 DEFAULT_LIFETIMES = {"context": timedelta(days=30), "temporary": timedelta(days=7)}
 DEFAULT_KIND_MIN_SIMILARITY = {"interaction": 0.48}
@@ -103,7 +105,10 @@ class RecallPolicy(_Config):
         description="'user': a user message right before the last one. 'system': a system message at the head.",
     )
     heading: str = Field(DEFAULT_HEADING, description="The first line of the block: tells the model what follows.")
-    headings: dict[str, str] = Field(DEFAULT_HEADINGS, description="The line above the memories of each kind.")
+    headings: dict[str, str] = Field(
+        DEFAULT_HEADINGS,
+        description="The line above the memories of each kind, and above the 'summary' and the 'ending' of a session.",
+    )
     guard_words: tuple[Annotated[str, Field(min_length=2)], ...] = Field(
         ("TERMINATE", "APPROVE"),
         description="Words broken up in the copy that AutoGen's text terminations read.",
@@ -228,6 +233,8 @@ class SessionMemoryConfig(ProfileMemoryConfig):
     """The declarative form of a `SessionMemory`."""
 
     session: str
+    capture: bool = True
+    summarizer: ComponentModel | None = None
 
 
 class PersistentMemoryConfig(ProfileMemoryConfig):

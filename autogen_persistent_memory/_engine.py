@@ -7,8 +7,8 @@ import logging
 import math
 import random
 import uuid
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,10 +21,10 @@ from ._embeddings import Embedding, Vector, Vectors
 from ._errors import PersistentMemoryError
 from ._holdings import Holdings
 from ._progress import Progress, progress_of
-from ._records import FACTS, MESSAGES, Clock, Draft, MemoryHit, MemoryRecord, Query, Selection, listed
+from ._records import FACTS, MESSAGES, Clock, Draft, MemoryHit, MemoryRecord, Query, Selection, SessionInfo, listed
 from ._resolution import newest_of_each_key, resolve
 from ._search import Search
-from ._store import SHELVES, MemoryStore, Shelf, ShelfName, Values
+from ._store import SHELVES, MemoryStore, Shelf, ShelfName, Space, Values
 from ._threads import in_thread
 
 logger = logging.getLogger("autogen_persistent_memory")
@@ -130,11 +130,12 @@ class Engine:
         """
 
         async def make() -> T:
+            catalogue = await self.holdings.catalogue()
             async with self.holdings.lock():
                 try:
                     return await change()
-                except BaseException:
-                    (await self.holdings.catalogue()).start_over()
+                except BaseException:  # also where the loop ends and nothing can be awaited any more
+                    catalogue.start_over()
                     raise
 
         task = asyncio.get_running_loop().create_task(make())
@@ -280,6 +281,17 @@ class Engine:
             chain |= {other.id: other for other in linked}
         return sorted(chain.values(), key=_time_of, reverse=True)
 
+    async def sessions(self) -> list[SessionInfo]:
+        """All conversations of the namespace, the one that was added to last first."""
+        messages: defaultdict[str, list[MemoryRecord]] = defaultdict(list)
+        for record in await self.holdings.messages(None, self.clock()):
+            if record.session is not None:
+                messages[record.session].append(record)
+        saved = set(await self.values.names("state"))
+        latest_first = sorted(messages, key=lambda name: messages[name][-1].created_at, reverse=True)
+        silent = sorted(saved.difference(messages))
+        return [_info(name, messages.get(name, []), saved) for name in (*latest_first, *silent)]
+
     @property
     def values(self) -> Values:
         """The named values of the namespace."""
@@ -333,6 +345,13 @@ class Engine:
         newest_first = await self.select(Selection(kinds=("interaction",)), ["session"])
         return [record for record in newest_first if not record.pinned][most:]
 
+    async def clear_session(self, session: str) -> int:
+        """Delete a conversation for good: its messages, and all that is kept about it; how many messages."""
+        gone = await self.forget(Selection(session=session), ["session"], history=True)
+        for space in _OF_SESSIONS:
+            await self.values.remove(space, session)
+        return gone
+
     async def clear_profile(self) -> None:
         """Delete the profile for good: its records and values."""
 
@@ -358,7 +377,10 @@ class Engine:
         await self._as_a_whole(clear)
 
     async def _remove(self, records: Iterable[MemoryRecord]) -> int:
+        records = list(records)
         ids = [record.id for record in records]
+        for session in {record.session for record in records if record.kind == "interaction" and record.session}:
+            await self.values.remove("summary", session)  # it may tell what is to be forgotten
         removed = sum([await self.holdings.shelf(name).remove(ids) for name in SHELVES])
         catalogue = await self.holdings.catalogue()
         await in_thread(lambda: catalogue.remove(ids))
@@ -406,6 +428,18 @@ class Engine:
 
 
 _ANY_TEXT = "any text"
+_OF_SESSIONS: tuple[Space, ...] = ("state", "mark", "summary")
+
+
+def _info(name: str, messages: Sequence[MemoryRecord], saved: Container[str]) -> SessionInfo:
+    return SessionInfo(
+        name=name,
+        started_at=messages[0].created_at if messages else None,
+        ended_at=messages[-1].created_at if messages else None,
+        speakers=tuple(dict.fromkeys(record.source for record in messages if record.source)),
+        messages=len(messages),
+        resumable=name in saved,
+    )
 
 
 def _unlike_any(content: str, dimensions: int) -> Vector:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 
 from ._catalogue import Catalogue
 from ._embeddings import Vectors
-from ._records import MemoryRecord, Selection
+from ._records import MemoryRecord, Selection, in_order
 from ._store import SHELVES, Connection, Near, Shelf, ShelfName, Values
+from ._threads import in_thread
 
 _OPENING_PATIENCE = 5.0
 
@@ -92,6 +94,12 @@ class Holdings:
         known = {id: record for id in ids if (record := catalogue.record(id)) is not None}
         unknown = [id for id in ids if id not in known and (superseded or not catalogue.is_superseded(id))]
         return [*known.values(), *await self.shelf(shelf).get(unknown)]
+
+    async def messages(self, session: str | None, now: datetime) -> list[MemoryRecord]:
+        """The messages of one session, or of all, in order; quickly, where this process knows them."""
+        catalogue = await self.catalogue_in_step()
+        found = await in_thread(lambda: catalogue.messages(session))
+        return in_order(record for record in found if record.is_current(now))
 
     def knows(self, id: str) -> bool:
         """Whether this process knows a record of that id, current or not."""

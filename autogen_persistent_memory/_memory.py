@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from typing import Literal, TypeVar
 
@@ -14,21 +12,18 @@ from ._autogen import make_engine
 from ._capture import Transcript, transcript
 from ._checks import check_flag, check_session, optional_text
 from ._config import NoExtractorConfig, PersistentMemoryConfig, RecallPolicy
-from ._deadlines import CLOSING_SECONDS, within
 from ._embeddings import Embedding, embedding_from_config
-from ._errors import PersistentMemoryError
 from ._extraction import Extractor, RuleExtractor
 from ._model_extraction import extractor_from_config
 from ._profile import ProfileMemory
 from ._recorder import Recorder
-from ._records import MemoryRecord, Selection, new_session_name
+from ._records import MemoryRecord, Selection, SessionInfo, new_session_name
 from ._remembering import RememberingMemory
 from ._session import Resumable, SessionMemory
 from ._store import MemoryStore, ShelfName
 from ._stores import store_from_config
 
 T = TypeVar("T")
-logger = logging.getLogger("autogen_persistent_memory")
 
 
 class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
@@ -71,13 +66,12 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
             raise ValueError(f"extractor must be an extractor such as RuleExtractor(), or None, not {extractor!r}.")
         self._given_session = None if session is None else check_session(session)
         self._extractor = RuleExtractor() if extractor == "rules" else extractor
+        name = self._given_session or new_session_name(engine.clock())
+        self._recorder = Recorder(engine, name, self._extractor)
+        captured_by = self._recorder if check_flag(capture, "capture") else None
         self._profile = ProfileMemory.on_engine(engine)
-        self._session = SessionMemory.on_engine(engine, self._given_session or new_session_name(engine.clock()))
-        super().__init__(engine, ["profile", "session"])
-        self._recorder = Recorder(engine, self._session.session, self._extractor)
-        self._captures = check_flag(capture, "capture")
-        if self._captures:
-            self._turn.listener = self._recorder
+        self._session = SessionMemory.on_engine(engine, name, captured_by)
+        super().__init__(engine, ["profile", "session"], captured_by=captured_by)
 
     @property
     def profile(self) -> ProfileMemory:
@@ -102,7 +96,7 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         Example:
             `await Console(memory.observe(team.run_stream(task="...")))`
         """
-        async for item in self._recorder.observe(stream) if self._captures else stream:
+        async for item in stream if self._captured_by is None else self._captured_by.observe(stream):
             yield item
         if save is not None:
             await self._session.save(save)
@@ -120,37 +114,40 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         speaker = optional_text(source, "source") or min(self.policy.user_sources, default="user")
         return await self._recorder.tell(transcript(messages_or_text, speaker))
 
-    async def flush(self) -> None:
-        """Wait until everything that was said is stored, the last replies included, and what is expired is deleted."""
-        if self._captures:
-            await self._recorder.flush()
-        await super().flush()
-
     async def close(self) -> None:
         """Flush and let go of the store. The memory opens itself again when it is used again."""
-        try:
-            if self._captures:
-                await within(CLOSING_SECONDS, self._recorder.flush())
-        except (PersistentMemoryError, asyncio.TimeoutError) as error:
-            reason = str(error) or "it took too long"
-            logger.warning("Not everything that was said could be stored and read before closing: %s", reason)
-        finally:
+        if self._captured_by is None:
             await self._recorder.leave()
-            await super().close()
+        await super().close()
+
+    async def sessions(self) -> list[SessionInfo]:
+        """All conversations of the namespace, the one that was added to last first."""
+        return await self._engine.sessions()
+
+    async def delete_session(self, name: str) -> int:
+        """Delete a conversation for good: its messages and its saved state; how many messages are gone.
+
+        What was learned from it stays; `forget(session=name)` deletes that, too.
+        """
+        if self._captured_by is not None:
+            await self._captured_by.catch_up()
+        gone = await self._engine.clear_session(check_session(name))
+        await self._recorder.look_again()
+        return gone
 
     async def clear(self) -> None:
         """Delete the whole namespace for good: profile, history, values, and all sessions."""
-        if self._captures:
-            await self._recorder.catch_up()
-            self._recorder.drop()
+        if self._captured_by is not None:
+            await self._captured_by.catch_up()
+            self._captured_by.drop()
         await self._engine.clear()
 
     async def _forget(
         self, selection: Selection, shelves: Sequence[ShelfName], id: str | None, everywhere: bool
     ) -> int:
         """What was said a moment ago and is not stored yet is forgotten as well."""
-        if self._captures:
-            await self._recorder.catch_up()
+        if self._captured_by is not None:
+            await self._captured_by.catch_up()
         gone = await super()._forget(selection, shelves, id, everywhere)
         await self._recorder.look_again()
         return gone
@@ -163,7 +160,7 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
             embedding=self._engine.embedding.config,
             policy=self.policy,
             extractor=self._extractor.config if self._extractor else NoExtractorConfig(),
-            capture=self._captures,
+            capture=self._captured_by is not None,
         )
 
     @classmethod

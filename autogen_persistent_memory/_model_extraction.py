@@ -17,6 +17,7 @@ from ._errors import PersistentMemoryError
 from ._extraction import Extractor, Message, RuleExtractor
 from ._facts import Fact
 from ._grounding import Evidence, is_worth_keeping, restates, tidied
+from ._model_clients import check_client, dump_client, load_client
 from ._prompt import INSTRUCTIONS, KINDS, batches, question
 from ._records import JSON, MemoryRecord
 from ._rules.dates import kind_of_plan
@@ -35,8 +36,6 @@ MOST_KNOWN = 20
 MOST_FACTS = 8
 """How many facts of one answer are believed."""
 
-_MASK = "**********"
-_SECRET_NAME = re.compile(r"(?:^|[_-])(?:api[_-]?key|key|token|secret|password|authorization|bearer)$", re.IGNORECASE)
 _PASSING = frozenset((408, 409, 425, 429))
 _UNSUPPORTED = frozenset((400, 415, 422))
 _logger = logging.getLogger("autogen_persistent_memory")
@@ -78,20 +77,16 @@ class ModelExtractor(Extractor):
     """
 
     def __init__(self, client: ChatCompletionClient, *, every: int = 10, rules: bool = True) -> None:
-        if not isinstance(client, ChatCompletionClient):
-            raise ValueError(f"client must be an AutoGen ChatCompletionClient, not {type(client).__name__}.")
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
             raise ValueError(f"every must be a number of messages, 1 or more, not {every!r}.")
         self.every: int | None = every
         self._every = every
-        self._client = client
+        self._client = check_client(client, "client")
         self._rules = RuleExtractor() if rules else None
 
     @property
     def config(self) -> ModelExtractorConfig:
-        client = self._client.dump_component()
-        client = client.model_copy(update={"config": _without_secrets(client.config)})
-        return ModelExtractorConfig(client=client, every=self._every, rules=self._rules is not None)
+        return ModelExtractorConfig(client=dump_client(self._client), every=self._every, rules=self._rules is not None)
 
     async def extract_now(self, message: Message) -> list[Fact]:
         """The facts in a message that rules find."""
@@ -153,14 +148,7 @@ def extractor_from_config(config: ExtractorConfig) -> Extractor | None:
         return None
     if isinstance(config, RuleExtractorConfig):
         return RuleExtractor()
-    masked = _masked(config.client.config)
-    if masked is not None:
-        raise ValueError(
-            f"The model client of the extractor ({config.client.provider}) was dumped without its {masked}: secrets are "
-            f"never written. Give the key by environment variable, such as OPENAI_API_KEY, and leave {masked} out when "
-            "making the client; or make a new ModelExtractor(client) here."
-        )
-    client = ChatCompletionClient.load_component(config.client)
+    client = load_client(config.client, "the extractor")
     return ModelExtractor(client, every=config.every, rules=config.rules)
 
 
@@ -234,17 +222,3 @@ def _failure(error: Exception) -> PersistentMemoryError:
         f"The model that extracts memories cannot be asked ({said}). The messages are kept; see to the client that "
         "ModelExtractor was given: its key, its model's name and model_info."
     )
-
-
-def _without_secrets(value: Any, name: str = "") -> Any:
-    """A dumped configuration without secrets that AutoGen does not know as such, in headers for instance."""
-    if isinstance(value, Mapping):
-        return {key: _without_secrets(inner, str(key)) for key, inner in value.items()}
-    return _MASK if isinstance(value, str) and value and _SECRET_NAME.search(name) else value
-
-
-def _masked(value: Any, name: str = "") -> str | None:
-    """The name of the first secret that was left out of a dumped configuration."""
-    if isinstance(value, Mapping):
-        return next((found for key, inner in value.items() if (found := _masked(inner, str(key)))), None)
-    return name if value == _MASK else None

@@ -120,6 +120,24 @@ class Recorder:
         await self._finish_study()
         return facts
 
+    async def append(self, message: Draft) -> MemoryRecord:
+        """Store a message that the application adds by itself; the stored one, if agents were heard saying it just now.
+
+        What is added here is expected to be heard from agents as well, and then not stored again.
+        """
+        ledger = await self._ledger()
+        async with self._listening:
+            (said,) = await self._clean([Utterance(message.source or "", message.content.strip())])
+            known = ledger.last(said)
+            is_new = ledger.hear_again(self, said)
+        if not is_new and known is not None:
+            await self.catch_up()
+            captured = await self._engine.find([self._id(known)], ["session"])
+            if captured:
+                return captured[0]
+        (record,) = await self._engine.remember("session", [message])
+        return record
+
     # Storing
 
     async def settle(self) -> None:

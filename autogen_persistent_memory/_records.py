@@ -158,6 +158,22 @@ class Recall:
         return len(self.hits)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """One conversation, as `sessions()` lists it."""
+
+    name: str
+    started_at: datetime | None
+    """When its first message was written; None where only a team's state was saved in it."""
+    ended_at: datetime | None
+    """When its last message was written."""
+    speakers: tuple[str, ...]
+    """Who spoke, in the order of their first words."""
+    messages: int
+    resumable: bool
+    """Whether the state of a team or agent is saved in it, which `load()` can restore."""
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """What to recall for."""

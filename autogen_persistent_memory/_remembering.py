@@ -211,7 +211,7 @@ class RememberingMemory(EngineMemory):
 
     async def keys(self) -> list[str]:
         """The keys of all values, sorted."""
-        return sorted(await self._engine.values.all("value"))
+        return sorted(await self._engine.values.names("value"))
 
     async def values(self) -> dict[str, Any]:
         """All values by key: the whole profile in one call."""

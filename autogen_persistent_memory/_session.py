@@ -7,14 +7,18 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from autogen_core import Component
+from autogen_core.models import ChatCompletionClient
 from typing_extensions import Self
 
 from ._autogen import EngineMemory, make_engine
-from ._checks import check_count, check_session, decode_json, encode_json
+from ._checks import check_count, check_flag, check_session, decode_json, encode_json
 from ._config import RecallPolicy, SessionMemoryConfig
 from ._embeddings import Embedding, embedding_from_config
 from ._engine import Engine
 from ._errors import PersistentMemoryError
+from ._model_clients import check_client, dump_client, load_client
+from ._recap import Recap
+from ._recorder import Recorder
 from ._records import Draft, MemoryRecord, Selection, draft, in_order
 from ._store import MemoryStore
 from ._stores import store_from_config
@@ -34,12 +38,18 @@ class Resumable(Protocol):
 class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
     """Short-term memory: one conversation, message by message, and the state of who takes part in it.
 
+    Passed to an agent, it captures what is said, and tells an agent that was not there, in a new process for instance, how
+    the conversation ended and what was said before that, in short.
+
     Args:
         namespace: Whose memory it is.
         session: Which conversation. The same name in a new process goes on with the same conversation.
         store: Where it lives; by default an `EmbeddedStore` in `~/.autogen_memory`.
         embedding: How text becomes vectors; by default `MiniLMEmbedding`.
         policy: How memories are chosen and shown.
+        capture: Whether what agents with this memory hear and say is stored.
+        summarizer: A model that summarises, in the background, what was said before the last messages; without one the
+            summary is made of sentences that were said.
 
     Raises:
         NamespaceError: The namespace or the session name is malformed.
@@ -56,19 +66,32 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         store: MemoryStore | None = None,
         embedding: Embedding | None = None,
         policy: RecallPolicy | None = None,
+        capture: bool = True,
+        summarizer: ChatCompletionClient | None = None,
     ) -> None:
-        self._start(make_engine(namespace, store, embedding, policy), session)
+        engine = make_engine(namespace, store, embedding, policy)
+        recorder = Recorder(engine, check_session(session), extractor=None)
+        model = None if summarizer is None else check_client(summarizer, "summarizer")
+        self._start(engine, session, recorder if check_flag(capture, "capture") else None, model)
 
     @classmethod
-    def on_engine(cls, engine: Engine, session: str) -> Self:
+    def on_engine(cls, engine: Engine, session: str, captured_by: Recorder | None = None) -> Self:
         """A session that shares an engine with others."""
         memory = cls.__new__(cls)
-        memory._start(engine, session)
+        memory._start(engine, session, captured_by)
         return memory
 
-    def _start(self, engine: Engine, session: str) -> None:
-        self._session = check_session(session)
-        EngineMemory.__init__(self, engine, ["session"], session=self._session)
+    def _start(
+        self,
+        engine: Engine,
+        session: str,
+        captured_by: Recorder | None,
+        summarizer: ChatCompletionClient | None = None,
+    ) -> None:
+        self._session = session
+        self._summarizer = summarizer
+        recap = Recap(engine, session, summarizer)
+        EngineMemory.__init__(self, engine, ["session"], session=session, captured_by=captured_by, recap=recap)
 
     @property
     def session(self) -> str:
@@ -76,14 +99,17 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         return self._session
 
     async def append(self, source: str, text: str, at: datetime | None = None) -> MemoryRecord:
-        """Add a message to the conversation.
+        """Add a message to the conversation; if it was captured a moment ago, the message that is there.
 
         Args:
             source: Who said it.
             text: What was said, kept verbatim.
             at: When, if not now.
         """
-        (record,) = await self._engine.remember("session", [self._draft(text, source=source, at=at)])
+        message = self._draft(text, source=source, at=at)
+        if self._captured_by is not None:
+            return await self._captured_by.append(message)
+        (record,) = await self._engine.remember("session", [message])
         return record
 
     async def messages(self, limit: int | None = None) -> list[MemoryRecord]:
@@ -119,9 +145,11 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
 
     async def clear(self) -> None:
         """Delete this conversation for good: its messages and its saved state. Other sessions stay."""
-        await self._engine.forget(Selection(session=self._session), ["session"], history=True)
-        await self._engine.values.remove("state", self._session)
-        await self._engine.values.remove("mark", self._session)
+        if self._captured_by is not None:
+            await self._captured_by.catch_up()
+        await self._engine.clear_session(self._session)
+        if self._captured_by is not None:
+            await self._captured_by.look_again()
 
     def _draft(self, content: str, **fields: Any) -> Draft:
         return draft(content, kind="interaction", session=self._session, **fields)
@@ -133,6 +161,8 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
             store=self._engine.store.config,
             embedding=self._engine.embedding.config,
             policy=self.policy,
+            capture=self._captured_by is not None,
+            summarizer=None if self._summarizer is None else dump_client(self._summarizer),
         )
 
     @classmethod
@@ -143,4 +173,6 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
             store=store_from_config(config.store),
             embedding=embedding_from_config(config.embedding),
             policy=config.policy,
+            capture=config.capture,
+            summarizer=None if config.summarizer is None else load_client(config.summarizer, "the session"),
         )

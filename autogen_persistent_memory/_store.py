@@ -17,8 +17,9 @@ from ._records import MemoryRecord, Selection
 
 T = TypeVar("T")
 ShelfName = Literal["profile", "session"]
-Space = Literal["value", "state", "mark"]
-"""Values are the user's own; states are what teams and agents need to go on; marks tell how far facts were drawn."""
+Space = Literal["value", "state", "mark", "summary"]
+"""Values are the user's own; states are what teams and agents need to go on; marks tell how far facts were drawn; summaries
+are what models wrote of conversations."""
 Near = dict[str, float]
 """Ids, each with its cosine similarity to what was searched for."""
 SHELVES: tuple[ShelfName, ...] = ("profile", "session")
@@ -95,6 +96,9 @@ class Values(Protocol):
 
     async def get(self, space: Space, name: str) -> str | None:
         """The text of that name."""
+
+    async def names(self, space: Space) -> list[str]:
+        """The names in a space."""
 
     async def all(self, space: Space) -> dict[str, str]:
         """Every text of a space, by name."""

@@ -10,13 +10,14 @@ from typing import Protocol
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import LLMMessage
 
-from ._block import Block, render
+from ._block import Block, Story, render
 from ._conversation import VisibleText, block_id_of, tells_something
 from ._deadlines import Budget, within
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._placement import place_block
 from ._question import question
+from ._recap import Recap
 from ._records import MemoryHit, MemoryRecord, Query, Selection
 from ._store import ShelfName
 
@@ -43,13 +44,22 @@ class Listener(Protocol):
 class Turn:
     """Keeps one block up to date in the model contexts of the agents that have this memory."""
 
-    listener: Listener | None = None
-
-    def __init__(self, engine: Engine, shelves: Sequence[ShelfName], selection: Selection, block_id: str) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        shelves: Sequence[ShelfName],
+        selection: Selection,
+        block_id: str,
+        *,
+        listener: Listener | None = None,
+        recap: Recap | None = None,
+    ) -> None:
         self._engine = engine
         self._shelves = shelves
         self._selection = selection
         self._block_id = block_id
+        self._listener = listener
+        self._recap = recap
         self._opening_since: float | None = None
 
     async def update(self, context: ChatCompletionContext) -> Sequence[MemoryHit]:
@@ -65,36 +75,44 @@ class Turn:
         try:
             messages = await within(policy.deadline, context.get_messages())
             query = question(messages, policy)
-            if query is not None or self.listener is not None:
+            if query is not None or self._listener is not None:
                 await self._prepare()
                 budget = Budget(policy.deadline)
                 trouble = await self._hear(context, budget)
             block = _NOTHING if query is None else await within(budget.left, self._recall(query, messages))
-            hits = await self._show(block, context, messages)
+            shown = await self._show(block, context, messages)
         except Exception as error:
             self._log(error)
             await self._take_back(context, messages)
             if policy.strict and isinstance(error, PersistentMemoryError) and error.needs_developer:
                 raise
             return ()
-        if hits:
-            self._engine.reinforce(hits)
+        if shown and block.hits:
+            self._engine.reinforce(block.hits)
         await self._settle(context, budget, trouble)
-        return hits
+        if self._recap is not None:
+            self._recap.keep_up()
+        return (*block.hits, *map(_not_searched, block.told)) if shown else ()
 
     async def block(self, query: Query, visible: VisibleText | None = None) -> Block:
         """The block for a query: what is relevant enough and not visible already, within the budget."""
         policy = self._engine.policy
+        story = Story()
+        if self._recap is not None and visible is not None:
+            story = await self._recap.story(visible, policy.max_tokens)
+        told = {record.id for record in story.told}
         hits = await self._engine.recall(
             query,
             self._shelves,
             limit=policy.limit + _SPARE,
             selection=self._selection,
             only_relevant=True,
-            unless=lambda record: _tells_nothing(record) or (visible is not None and visible.shows(record)),
+            unless=lambda record: (
+                _tells_nothing(record) or record.id in told or (visible is not None and visible.shows(record))
+            ),
         )
         confident = [hit for hit in hits if hit.score >= policy.min_score]
-        return render(confident, block_id=self._block_id, policy=policy, now=self._engine.clock())
+        return render(confident, block_id=self._block_id, policy=policy, now=self._engine.clock(), story=story)
 
     async def _recall(self, query: Query, messages: Sequence[LLMMessage]) -> Block:
         others = [message for message in messages if block_id_of(message) != self._block_id]
@@ -102,21 +120,21 @@ class Turn:
 
     async def _hear(self, context: ChatCompletionContext, budget: Budget) -> Exception | None:
         """Let the listener hear what is new, within half of the time, so that enough is left to recall; its trouble."""
-        if self.listener is None:
+        if self._listener is None:
             return None
         try:
-            await within(budget.left / 2, self.listener.hear(context))
+            await within(budget.left / 2, self._listener.hear(context))
         except Exception as error:
             return error
         return None
 
     async def _settle(self, context: ChatCompletionContext, budget: Budget, trouble: Exception | None) -> None:
         """Give what was heard in this turn the rest of the time to be stored; it goes on being stored if that is too short."""
-        if self.listener is None:
+        if self._listener is None:
             return
-        self.listener.keep_hold_of(context)
+        self._listener.keep_hold_of(context)
         try:
-            await within(budget.left, self.listener.settle())
+            await within(budget.left, self._listener.settle())
         except asyncio.TimeoutError:
             trouble = trouble or PersistentMemoryError("It takes long to store what was said.")
         except Exception as error:
@@ -125,15 +143,16 @@ class Turn:
             reason = str(trouble) or "it took too long"
             logger.warning("What was said is not stored yet, and is kept until it can be: %s", reason)
 
-    async def _show(
-        self, block: Block, context: ChatCompletionContext, messages: Sequence[LLMMessage]
-    ) -> Sequence[MemoryHit]:
-        """Put the block into the context, or take out an old one; nothing to do for AutoGen's own contexts takes long."""
+    async def _show(self, block: Block, context: ChatCompletionContext, messages: Sequence[LLMMessage]) -> bool:
+        """Put the block into the context, or take out an old one; whether the model sees it.
+
+        Nothing to do for AutoGen's own contexts takes long.
+        """
         if not block.text and not self._shows_block(messages):
-            return ()
+            return False
         policy = self._engine.policy
         placing = place_block(context, self._block_id, block.text, messages, system=policy.placement == "system")
-        return block.hits if await within(policy.deadline, placing) else ()
+        return bool(await within(policy.deadline, placing))
 
     async def _prepare(self) -> None:
         """Wait for the slow first opening, longer than for anything else, but only once."""
@@ -171,6 +190,11 @@ class Turn:
             )
         else:
             logger.warning("The agent goes on without memory: %r", error, exc_info=error)
+
+
+def _not_searched(record: MemoryRecord) -> MemoryHit:
+    """A message that is shown because of where it stands in its conversation."""
+    return MemoryHit(record=record, score=0, similarity=0, recency=0, frequency=0)
 
 
 def _tells_nothing(record: MemoryRecord) -> bool:

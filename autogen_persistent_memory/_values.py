@@ -55,6 +55,13 @@ class ChromaValues(NamespaceCollection):
             "delete it."
         )
 
+    async def names(self, space: Space) -> list[str]:
+        prefix = _head_id(space, "")
+        ids: list[str] = await self.read(
+            lambda collection: list(collection.get(where={"space": space}, include=[])["ids"]), []
+        )
+        return [id.removeprefix(prefix) for id in ids]
+
     async def all(self, space: Space) -> dict[str, str]:
         heads = await self._rows(where={"space": space})
         texts = {head["name"]: head["text"] if head["parts"] == 1 else None for head in heads.values()}

@@ -6,6 +6,7 @@ import sys
 import autogen_persistent_memory as package
 
 PUBLIC = {
+    "SessionInfo",
     "memory_tools",
     "TOOL_PROMPT",
     "CallableEmbedding",

@@ -32,11 +32,11 @@ async def run(code: str, **names: object) -> dict[str, object]:
 
 
 async def test_the_code_of_the_readme_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 7
     calls_tools = ModelInfo(
         vision=False, function_calling=True, json_output=False, structured_output=False, family="unknown"
     )
-    replies = ["Hello, Sarah.", "TypeScript.", "A fine choice.", "[]", "I will."]
+    replies = ["Hello, Sarah.", "TypeScript.", "A fine choice.", "[]", "I will.", "The plan.", "At the plan."]
     client = ReplayChatCompletionClient(replies, model_info=calls_tools)
     for code in BLOCKS:
         await run(code, client=client)

@@ -1,0 +1,57 @@
+"""The gist of a conversation, in sentences that were said in it. Pure functions, no model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ._conversation import tells_something
+from ._records import FACTS, MemoryRecord, listed
+from ._rules.sentences import sentences
+from ._words import names_within, says_when, terms
+
+_SHORTEST = 4
+"""Terms that a sentence needs to say anything."""
+_OF_USER = 1.5
+_WITH_FACTS = 2.0
+_MOST_READ = 2_000
+
+
+class Sentence(NamedTuple):
+    """Something that was said."""
+
+    source: str
+    text: str
+
+
+def gist(messages: Sequence[MemoryRecord], most: int) -> list[Sentence]:
+    """The sentences that tell most of what a conversation was about, in their order.
+
+    After SumBasic (Nenkova and Vanderwende, 2005): a sentence is worth the mean frequency of its terms; those of a sentence
+    that is chosen count for less afterwards, so that each one adds something. What the user says counts more, and what
+    facts were drawn from most.
+
+    Args:
+        messages: The conversation, in order. Of a very long one only the end is read.
+        most: How many sentences.
+    """
+    said: list[tuple[Sentence, list[str], float]] = []
+    for record in messages[-_MOST_READ:]:
+        weight = _WITH_FACTS if listed(record, FACTS) else _OF_USER if record.origin == "user" else 1.0
+        for text in sentences(record.content):
+            words = terms(text)
+            if len(set(words)) >= _SHORTEST and tells_something(text) and not text.endswith("!"):
+                worth = weight * (1 + bool(names_within(text)) + says_when(text))
+                said.append((Sentence(record.source or "", text), words, worth))
+    counts = Counter(word for _, words, _ in said for word in words)
+    total = sum(counts.values())
+    share = {word: count / total for word, count in counts.items()}
+    left, chosen = list(range(len(said))), list[int]()
+    while left and len(chosen) < most:
+        best = max(left, key=lambda at: said[at][2] * sum(share[word] for word in said[at][1]) / len(said[at][1]))
+        left.remove(best)
+        chosen.append(best)
+        for word in said[best][1]:
+            share[word] **= 2
+    return [said[at][0] for at in sorted(chosen)]
