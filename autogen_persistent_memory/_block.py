@@ -52,6 +52,10 @@ class Story:
     told: tuple[MemoryRecord, ...] = ()
     """The messages of the ending."""
 
+    def tells(self, record: MemoryRecord) -> bool:
+        """Whether a message stands in it."""
+        return record in self.told or spoken(record.source, record.content) in self.summary
+
 
 def paste(hits: Sequence[MemoryHit], max_tokens: int | None = None) -> Block:
     """One `- ` line a memory, best first, as many as the budget allows."""

@@ -14,6 +14,8 @@ from ._store import SHELVES, Connection, Near, Shelf, ShelfName, Values
 from ._threads import in_thread
 
 _OPENING_PATIENCE = 5.0
+PATIENCE = 0.5
+"""Seconds an agent waits for what this process knows of a large namespace; until then it recalls by meaning alone."""
 
 
 class Holdings:
@@ -96,9 +98,12 @@ class Holdings:
         return [*known.values(), *await self.shelf(shelf).get(unknown)]
 
     async def messages(self, session: str | None, now: datetime) -> list[MemoryRecord]:
-        """The messages of one session, or of all, in order; quickly, where this process knows them."""
-        catalogue = await self.catalogue_in_step()
-        found = await in_thread(lambda: catalogue.messages(session))
+        """The messages of one session, or of all, in order; from the store where this process does not know them yet."""
+        catalogue = await self.catalogue_in_step(patience=PATIENCE)
+        if catalogue.is_built:
+            found = await in_thread(lambda: catalogue.messages(session))
+        else:
+            found = await self.shelf("session").select(Selection(session=session))
         return in_order(record for record in found if record.is_current(now))
 
     def knows(self, id: str) -> bool:

@@ -10,7 +10,7 @@ from datetime import datetime
 from ._catalogue import Catalogue
 from ._config import RecallPolicy
 from ._embeddings import Embedding, Vector
-from ._holdings import Holdings
+from ._holdings import PATIENCE, Holdings
 from ._lexical import KeywordMatches
 from ._ranking import Candidate, contenders, rank
 from ._records import MemoryHit, MemoryRecord, Query, Selection, with_own_metadata
@@ -19,8 +19,6 @@ from ._store import Near, ShelfName
 from ._threads import in_thread
 
 _BY_WORDS = 50
-_PATIENCE = 0.5
-"""Seconds an agent waits for what this process knows of a large namespace; until then it recalls by meaning alone."""
 _LOOKS = 3
 _MANY = 10_000
 """In so many memories words are looked up in a thread: it would take the event loop milliseconds."""
@@ -58,7 +56,7 @@ class Search:
     ) -> list[MemoryHit]:
         """The best of the records that are believed, best first, without those that `unless` accepts."""
         is_exclusive = self._holdings.connection.exclusive
-        catalogue = await self._holdings.catalogue_in_step(patience=_PATIENCE if self._only_relevant else None)
+        catalogue = await self._holdings.catalogue_in_step(patience=PATIENCE if self._only_relevant else None)
         shelves = [name for name in shelves if catalogue.saw(name) or not (is_exclusive and catalogue.is_built)]
         embedding = asyncio.ensure_future(self._embedding.embed_query(catalogue.as_said(self._query)))
         await asyncio.sleep(0)  # so that it is under way while the words are looked up

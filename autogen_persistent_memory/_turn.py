@@ -100,7 +100,6 @@ class Turn:
         story = Story()
         if self._recap is not None and visible is not None:
             story = await self._recap.story(visible, policy.max_tokens)
-        told = {record.id for record in story.told}
         hits = await self._engine.recall(
             query,
             self._shelves,
@@ -108,7 +107,7 @@ class Turn:
             selection=self._selection,
             only_relevant=True,
             unless=lambda record: (
-                _tells_nothing(record) or record.id in told or (visible is not None and visible.shows(record))
+                _tells_nothing(record) or story.tells(record) or (visible is not None and visible.shows(record))
             ),
         )
         confident = [hit for hit in hits if hit.score >= policy.min_score]
