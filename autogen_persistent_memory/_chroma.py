@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ._client import ClientLine, ClientSource, closed_meanwhile, join_line
 from ._rows import namespace_of
 from ._shelf import ChromaShelf
+from ._sources import Folder
 from ._store import ShelfName
 from ._values import ChromaValues
 
@@ -57,6 +59,9 @@ class ChromaConnection:
 
     async def shared(self, name: str, make: Callable[[], T]) -> T:
         return (await self._joined()).share(name, make)
+
+    def keeps_in(self, folder: Path) -> bool:
+        return self._source.identity() == Folder(str(folder)).identity()
 
     @property
     def exclusive(self) -> bool:

@@ -120,7 +120,7 @@ class ClientLine:
         if self.source.local:
             self._guarded(user, lambda client: None)
         else:
-            _import_chroma()
+            import_chroma()
 
     def _guarded(self, user: object, use: Callable[[ClientAPI], T]) -> T:
         try:
@@ -164,7 +164,7 @@ class ClientLine:
 
     def _open(self, attempt: Future[ClientAPI]) -> None:
         try:
-            _import_chroma()
+            import_chroma()
             if self._closing is not None:
                 wait([self._closing])
             client = self.source.open()
@@ -229,11 +229,17 @@ def _translated(error: BaseException, source: ClientSource) -> BaseException:
             f"The stored vectors have another length than the embedding's ({error}). Use the embedding the store was "
             "written with, or make all vectors anew with: await memory.reembed()"
         )
-    if isinstance(error, Exception) or type(error).__name__ == "PanicException":  # how Chroma's Rust core fails
+    if is_failure(error):
         return StoreUnavailableError(source.describe(error))
     return error
 
 
-def _import_chroma() -> None:
+def is_failure(error: BaseException) -> bool:
+    """Whether this is how Chroma fails; its Rust core panics outside of `Exception`."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def import_chroma() -> None:
+    """Import Chroma, in a thread."""
     with importing:
         import chromadb  # noqa: F401 (so that no two threads import it, or numpy below it, at once)

@@ -100,7 +100,7 @@ class Engine:
     ) -> list[MemoryRecord]:
         """Store drafts, merging restatements and superseding what they replace; one record for each, in order."""
         records: list[MemoryRecord] = []
-        with progress_of(len(drafts), "Remembering", progress) as done:
+        async with progress_of(len(drafts), "Remembering", progress) as done:
             for start in range(0, len(drafts), _BATCH):
                 batch = await self._redacted(drafts[start : start + _BATCH])
                 vectors = await self._vectors(batch)
@@ -393,7 +393,7 @@ class Engine:
 
         async with self.holdings.lock():
             total = sum([await self.holdings.shelf(name).size() for name in SHELVES])
-            with progress_of(total, "Embedding anew", progress) as done:
+            async with progress_of(total, "Embedding anew", progress) as done:
                 for name in SHELVES:
                     await self.holdings.shelf(name).rebuild(self._vectors, done)
         return total

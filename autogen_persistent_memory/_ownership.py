@@ -10,6 +10,8 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -60,6 +62,23 @@ class Ownership:
     def release(self) -> None:
         """Give the folder back."""
         self._lock.release()
+
+    @classmethod
+    @contextmanager
+    def of_existing(cls, folder: Path) -> Iterator[None]:
+        """Have a folder for a while, if it was ever an embedded store; in any other nothing is written.
+
+        Raises:
+            StoreLockedError: Another process has it.
+        """
+        ownership = cls(folder) if (folder / _LOCK).exists() else None
+        if ownership is not None:
+            ownership.take()
+        try:
+            yield
+        finally:
+            if ownership is not None:
+                ownership.release()
 
     def _holder(self) -> str:
         try:

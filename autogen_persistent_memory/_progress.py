@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ._threads import in_thread
 
 Progress = bool | Callable[[int, int], None]
 """True for a bar (shown only on a terminal), False for none, or a function that is given (done, total)."""
 
 
-@contextmanager
-def progress_of(total: int, title: str, progress: Progress) -> Iterator[Callable[[int], None]]:
+@asynccontextmanager
+async def progress_of(total: int, title: str, progress: Progress) -> AsyncIterator[Callable[[int], None]]:
     """Give a function to be called with the number of items just done."""
     if callable(progress):
         done = 0
@@ -22,9 +25,15 @@ def progress_of(total: int, title: str, progress: Progress) -> Iterator[Callable
 
         yield report
     elif progress:
-        from tqdm import tqdm
-
-        with tqdm(total=total, desc=title, unit=" memories", disable=None) as bar:
+        bars = await in_thread(_bars)
+        with bars(total=total, desc=title, unit=" memories", disable=None) as bar:
             yield lambda count: (bar.update(count), None)[1]
     else:
         yield lambda count: None
+
+
+def _bars() -> Any:
+    """What makes bars; importing it reads files, which the event loop must not wait for."""
+    from tqdm import tqdm
+
+    return tqdm

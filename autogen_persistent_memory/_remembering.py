@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from ._checks import check_count, decode_json, encode_json, optional_text, requi
 from ._progress import Progress
 from ._records import MemoryRecord, Query, Recall, Selection, draft, select
 from ._store import ShelfName
+from ._takeover import take_over
 from ._threads import in_thread
 
 _DRAFT_KEYWORDS = ("content", "kind", "tags", "ttl", "pinned", "key", "source", "session", "metadata", "at")
@@ -101,6 +103,33 @@ class RememberingMemory(EngineMemory):
             except ValueError as error:
                 raise ValueError(f"Item {number}: {error}") from None
         return await self._engine.remember("profile", drafts, progress)
+
+    async def import_chroma(self, path: str | os.PathLike[str], collection: str, *, progress: Progress = True) -> int:
+        """Take over the memories of a collection that AutoGen's `ChromaDBVectorMemory` wrote.
+
+        Its texts become facts of the profile, in their order, with their metadata, and with the time in it (`created_at`
+        or `timestamp`) or else the time they were added; vectors are made anew. What says the same is merged, as in
+        `remember()`; what is blank is left out. The folder itself is only read, and stays exactly as it is.
+
+        Running it again stores nothing twice. What was forgotten since then comes back.
+
+        Args:
+            path: Its `persistence_path`.
+            collection: Its `collection_name`.
+            progress: True for a progress bar on a terminal, or a function that is given (done, total).
+
+        Returns:
+            How many were taken over; those that were there already, from an earlier import, do not count.
+
+        Raises:
+            ValueError: There is no such folder or collection, or the folder is this memory's own store.
+            StoreLockedError: Another process has the folder as its embedded store.
+            StoreUnavailableError: The folder cannot be read.
+        """
+        given = os.fspath(path) if isinstance(path, os.PathLike) else path
+        return await take_over(
+            self._engine, require_text(given, "path"), require_text(collection, "collection"), progress
+        )
 
     async def recall_many(self, queries: Sequence[str], **filters: Any) -> list[Recall]:
         """Several recalls at once, concurrently; takes the keywords of `recall()`."""

@@ -39,13 +39,11 @@ class Folder:
         return "embedded", str(self._path)
 
     def open(self) -> ClientAPI:
-        import chromadb
-
         self._path.mkdir(parents=True, exist_ok=True)
         ownership = Ownership(self._path)
         ownership.take()
         try:
-            client = chromadb.PersistentClient(str(self._path), settings=_settings())
+            client = open_folder(self._path)
         except BaseException:
             ownership.release()
             raise
@@ -180,6 +178,22 @@ class Ram:
 
     def describe(self, error: BaseException) -> str:
         return f"Chroma cannot use its in-memory store: {error}. Use an EmbeddedStore on a temporary folder instead."
+
+
+def open_folder(path: Path) -> ClientAPI:
+    """Open Chroma on a folder. An attempt that fails leaves nothing behind, so that the next one can succeed."""
+    import chromadb
+    from chromadb.api.shared_system_client import SharedSystemClient
+
+    name = str(path)
+    was_open = name in SharedSystemClient._identifier_to_system
+    try:
+        return chromadb.PersistentClient(name, settings=_settings())
+    except BaseException:
+        if not was_open:  # Chroma would hand out the broken instance for ever
+            SharedSystemClient._identifier_to_system.pop(name, None)
+            SharedSystemClient._identifier_to_refcount.pop(name, None)
+        raise
 
 
 def _settings(**values: Any) -> Settings:

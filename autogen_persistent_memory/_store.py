@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
 from ._config import StoreConfig
@@ -17,9 +18,9 @@ from ._records import MemoryRecord, Selection
 
 T = TypeVar("T")
 ShelfName = Literal["profile", "session"]
-Space = Literal["value", "state", "mark", "summary"]
+Space = Literal["value", "state", "mark", "summary", "import"]
 """Values are the user's own; states are what teams and agents need to go on; marks tell how far facts were drawn; summaries
-are what models wrote of conversations."""
+are what models wrote of conversations; imports tell what imported memories were merged into."""
 Near = dict[str, float]
 """Ids, each with its cosine similarity to what was searched for."""
 SHELVES: tuple[ShelfName, ...] = ("profile", "session")
@@ -137,6 +138,9 @@ class Connection(Protocol):
     @property
     def exclusive(self) -> bool:
         """Whether no other process can write to this store."""
+
+    def keeps_in(self, folder: Path) -> bool:
+        """Whether its data is in this folder, whose path must be the real one. Blocks: call it in a thread."""
 
     async def close(self) -> None:
         """Let go of the store. A second time does nothing."""

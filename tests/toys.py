@@ -75,3 +75,29 @@ class HandClock:
 
     def move(self, **by: float) -> None:
         self.now += timedelta(**by)
+
+
+def chroma_words() -> object:
+    """The same embedding as one of Chroma's, for those who use Chroma themselves."""
+    import numpy as np
+    from chromadb import Documents, EmbeddingFunction, Embeddings
+
+    class Words(EmbeddingFunction[Documents]):
+        def __init__(self) -> None:
+            pass
+
+        def __call__(self, input: Documents) -> Embeddings:
+            return [np.asarray(vector, dtype=np.float32) for vector in word_vectors(list(input))]
+
+        @staticmethod
+        def name() -> str:
+            return "toy-words"
+
+        def get_config(self) -> dict[str, object]:
+            return {}
+
+        @staticmethod
+        def build_from_config(config: dict[str, object]) -> Words:
+            return Words()
+
+    return Words()
