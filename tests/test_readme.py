@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import os
 import re
 import subprocess
@@ -13,22 +11,13 @@ from pathlib import Path
 import pytest
 from autogen_core.models import ModelInfo
 from autogen_ext.models.replay import ReplayChatCompletionClient
+from documents import code_blocks, run
 
 import autogen_persistent_memory
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-
-
-async def run(code: str, **names: object) -> dict[str, object]:
-    """Run code that awaits at its top level, as in a notebook."""
-    compiled = compile(code, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    namespace: dict[str, object] = dict(names)
-    outcome = eval(compiled, namespace)
-    if inspect.isawaitable(outcome):
-        await outcome
-    return namespace
+BLOCKS = code_blocks(README)
 
 
 async def test_the_code_of_the_readme_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,28 @@
+"""Running the code in documents, so that they stay true."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+
+
+def code_blocks(text: str) -> list[str]:
+    """The Python in a document that is to be run: all of it but what is marked with "before"."""
+    return re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def sections(text: str) -> dict[str, str]:
+    """A document's sections by their headings."""
+    parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+async def run(code: str, **names: object) -> dict[str, object]:
+    """Run code that awaits at its top level, as in a notebook; what it defined."""
+    compiled = compile(code, "document", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    namespace: dict[str, object] = dict(names)
+    outcome = eval(compiled, namespace)
+    if inspect.isawaitable(outcome):
+        await outcome
+    return namespace
