@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ._errors import EmbeddingMismatchError, SchemaVersionError
-from ._rows import SCHEMA_VERSION, Metadata, collection_metadata, collection_name
+from ._migrations import is_newer, migrated, schema_version
+from ._rows import Metadata, collection_metadata, collection_name
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -93,9 +94,10 @@ class NamespaceCollection:
                 found = rebuilt
             elif rebuilt is None:
                 found = get_collection(client, self._name)  # it may have taken its place between the two looks
-        if found is not None:
-            self._check_schema(found)
-        return found
+        if found is None:
+            return None
+        self._check_schema(found)
+        return migrated(client, found, self._identity["apm_shelf"])
 
     def _create(self, client: ClientAPI, name: str, metadata: Metadata) -> Collection:
         return client.get_or_create_collection(
@@ -103,11 +105,11 @@ class NamespaceCollection:
         )
 
     def _check_schema(self, collection: Collection) -> None:
-        schema: Any = (collection.metadata or {}).get("apm_schema")
-        if not isinstance(schema, int) or schema > SCHEMA_VERSION:
+        if is_newer(collection.metadata):
+            schema = (collection.metadata or {}).get("apm_schema")
             raise SchemaVersionError(
                 f"The memories of {self._namespace!r} were written with schema {schema}; this version of "
-                f"autogen-persistent-memory reads up to {SCHEMA_VERSION}. Nothing was changed. Upgrade it with: "
+                f"autogen-persistent-memory reads up to {schema_version()}. Nothing was changed. Upgrade it with: "
                 "pip install --upgrade autogen-persistent-memory"
             )
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from ._migrations import up_to_date_stamp
 from ._records import MemoryRecord, Selection
 
-SCHEMA_VERSION = 1
 _PREFIX = "apm"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TIMES = ("created_at", "updated_at", "expires_at", "superseded_at")
@@ -32,7 +32,8 @@ def collection_name(namespace: str, shelf: str) -> str:
 
 def collection_metadata(namespace: str, shelf: str, embedding_id: str) -> Metadata:
     """What a collection says of itself."""
-    return {"apm_schema": SCHEMA_VERSION, "apm_namespace": namespace, "apm_shelf": shelf, "apm_embedding": embedding_id}
+    identity = {"apm_namespace": namespace, "apm_shelf": shelf, "apm_embedding": embedding_id}
+    return up_to_date_stamp() | identity
 
 
 def namespace_of(metadata: Mapping[str, Any] | None) -> str | None:

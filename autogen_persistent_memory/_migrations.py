@@ -1,0 +1,105 @@
+"""Named changes to what earlier versions stored. Each is made once to every collection, before anything of it is read.
+
+A collection's metadata names the migrations that were made to it. Every migration is a new schema: what has schema 3 has
+had the first two. Before a migration begins the collection gets its new schema, so that no older version opens it half
+changed; after its end the migration's name is added. Interrupted in between, it is made again from the beginning.
+
+To change how rows are stored: append a `Migration`, and add a store of the schema before it to tests/data/stores. On a
+server, end all processes of the older version first: what they write after the migration is not changed any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+    from chromadb.api.models.Collection import Collection
+
+logger = logging.getLogger("autogen_persistent_memory")
+
+Metadata = dict[str, Any]
+_SCHEMA, _MADE = "apm_schema", "apm_migrations"
+_READ_PAGE = 500
+_WRITE_CHUNK = 10
+_one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """A change to rows. A row that has been changed must come out of it as it is."""
+
+    name: str
+    """What it does, in words joined by dashes. Recorded in the stores, so it stays for ever."""
+    shelves: tuple[str, ...]
+    """Which collections it changes: profile, session, values."""
+    change: Callable[[Metadata], Metadata]
+    """The metadata of a row as it is to be."""
+
+
+MIGRATIONS: list[Migration] = []
+"""In the order in which they are made; only ever appended to."""
+
+
+def schema_version() -> int:
+    """The schema in which this version stores."""
+    return 1 + len(MIGRATIONS)
+
+
+def up_to_date_stamp() -> Metadata:
+    """What the metadata of a collection of this version's schema says about it."""
+    return _stamp([migration.name for migration in MIGRATIONS])
+
+
+def is_newer(metadata: Mapping[str, Any] | None) -> bool:
+    """Whether a collection was written, or changed, by a later version than this one."""
+    schema = (metadata or {}).get(_SCHEMA)
+    known = {migration.name for migration in MIGRATIONS}
+    return not isinstance(schema, int) or schema > schema_version() or not known.issuperset(_made(metadata))
+
+
+def migrated(client: ClientAPI, collection: Collection, shelf: str) -> Collection:
+    """The collection, after all migrations that were still to be made to it. Blocks."""
+    if not _outstanding(collection.metadata):
+        return collection
+    with _one_at_a_time:
+        collection = client.get_collection(collection.name, embedding_function=None)  # as whoever was first left it
+        for migration in _outstanding(collection.metadata):
+            logger.info("Bringing collection %s up to date: %s", collection.name, migration.name)
+            made = _made(collection.metadata)
+            collection.modify(metadata=dict(collection.metadata) | {_SCHEMA: schema_version()})
+            if shelf in migration.shelves:
+                _change_rows(collection, migration.change)
+            collection.modify(metadata=dict(collection.metadata) | _stamp([*made, migration.name]))
+    return collection
+
+
+def _outstanding(metadata: Mapping[str, Any] | None) -> list[Migration]:
+    made = _made(metadata)
+    return [migration for migration in MIGRATIONS if migration.name not in made]
+
+
+def _made(metadata: Mapping[str, Any] | None) -> list[str]:
+    return str((metadata or {}).get(_MADE, "")).split()
+
+
+def _stamp(made: list[str]) -> Metadata:
+    """Chroma cannot keep lists, nor empty texts, in the metadata of a collection."""
+    return {_SCHEMA: schema_version()} | ({_MADE: " ".join(made)} if made else {})
+
+
+def _change_rows(collection: Collection, change: Callable[[Metadata], Metadata]) -> None:
+    ids = collection.get(include=[])["ids"]
+    for start in range(0, len(ids), _READ_PAGE):
+        page = collection.get(ids=ids[start : start + _READ_PAGE], include=["metadatas"])
+        rows = {id: dict(row) for id, row in zip(page["ids"], page["metadatas"] or [], strict=True)}
+        wanted = {id: change(dict(row)) for id, row in rows.items()}
+        changed = [id for id, row in rows.items() if wanted[id] != row]
+        for first in range(0, len(changed), _WRITE_CHUNK):
+            chunk = changed[first : first + _WRITE_CHUNK]
+            gone = [dict.fromkeys(rows[id]) for id in chunk]  # None makes Chroma drop a key
+            collection.update(ids=chunk, metadatas=[old | wanted[id] for old, id in zip(gone, chunk)])
