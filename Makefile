@@ -6,11 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format clean help
+.PHONY: demo test soak lint format clean help
 
 help:
 	@echo "make demo    see an agent remember across two processes"
 	@echo "make test    linter, types, layers and all tests"
+	@echo "make soak    the tests that take minutes"
 	@echo "make format  format the code"
 	@echo "make clean   remove the environment and caches"
 
@@ -20,6 +21,10 @@ demo: $(READY)
 test: lint
 	@echo "Running the tests ..."
 	@$(BIN)/python -m pytest
+
+soak: $(READY)
+	@echo "Running the long tests ..."
+	@$(BIN)/python -m pytest -m soak
 
 lint: $(READY)
 	@echo "Checking style (ruff) ..."

@@ -21,8 +21,10 @@ from ._model_extraction import ModelExtractor
 from ._profile import ProfileMemory
 from ._records import MemoryHit, MemoryRecord, Recall, SessionInfo
 from ._session import SessionMemory
+from ._snapshot import snapshot
 from ._stores import CloudStore, EmbeddedStore, ServerStore, TemporaryStore
 from ._tools import TOOL_PROMPT, memory_tools
+from ._transfer import export_memories, import_memories
 
 __version__ = "0.1.0"
 
@@ -52,5 +54,8 @@ __all__ = [
     "StoreUnavailableError",
     "TemporaryStore",
     "__version__",
+    "export_memories",
+    "import_memories",
     "memory_tools",
+    "snapshot",
 ]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._client import ClientLine, ClientSource, closed_meanwhile, join_line
-from ._rows import namespace_of
+from ._rows import namespace_of, place_of
 from ._shelf import ChromaShelf
 from ._sources import Folder
-from ._store import ShelfName
+from ._store import SHELVES, ShelfName
 from ._values import ChromaValues
 
 if TYPE_CHECKING:
@@ -42,15 +42,18 @@ class ChromaConnection:
         return ChromaValues(self._call, namespace, self.lock)
 
     async def namespaces(self) -> list[str]:
-        def names(client: ClientAPI) -> set[str]:
-            found: set[str] = set()
-            offset = 0
-            while page := client.list_collections(limit=_PAGE, offset=offset):
-                offset += len(page)
-                found.update(namespace for collection in page if (namespace := namespace_of(collection.metadata)))
-            return found
+        found = await self._call(_metadata_of_collections)
+        return sorted({namespace for metadata in found if (namespace := namespace_of(metadata)) is not None})
 
-        return sorted(await self._call(names))
+    async def embeddings(self) -> dict[str, dict[ShelfName, str]]:
+        found: dict[str, dict[ShelfName, str]] = {}
+        for namespace, shelf, embedding_id in filter(None, map(place_of, await self._call(_metadata_of_collections))):
+            found.setdefault(namespace, {}).update({name: embedding_id for name in SHELVES if name == shelf})
+        return found
+
+    async def alone(self, work: Callable[[], T]) -> T:
+        await self.prepare()
+        return await (await self._joined()).alone(work)
 
     @asynccontextmanager
     async def lock(self, namespace: str) -> AsyncIterator[None]:
@@ -90,3 +93,12 @@ class ChromaConnection:
         if self._line is None:
             self._line = await join_line(self._source, self)
         return self._line
+
+
+def _metadata_of_collections(client: ClientAPI) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    offset = 0
+    while page := client.list_collections(limit=_PAGE, offset=offset):
+        offset += len(page)
+        found += [collection.metadata or {} for collection in page]
+    return found

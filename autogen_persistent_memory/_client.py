@@ -59,6 +59,7 @@ class ClientLine:
         self._mutex = threading.RLock()  # never held while anything waits
         self._idle = threading.Condition(self._mutex)
         self._calls = 0
+        self._is_paused = False
         self._client: ClientAPI | None = None
         self._opening: Future[ClientAPI] | None = None
         self._closing: Future[None] | None = None
@@ -74,6 +75,10 @@ class ClientLine:
         """
         pool = self._writers if writes else self._readers
         return await asyncio.get_running_loop().run_in_executor(pool, self._guarded, user, use)
+
+    async def alone(self, work: Callable[[], T]) -> T:
+        """Run `work` in a thread, while no call is under way; those that come meanwhile wait."""
+        return await asyncio.get_running_loop().run_in_executor(self._writers, self._alone, work)
 
     async def prepare(self, user: object) -> None:
         """Do the part of opening that is work of this machine alone."""
@@ -136,6 +141,18 @@ class ClientLine:
         except BaseException as error:
             raise _translated(error, self.source) from error
 
+    def _alone(self, work: Callable[[], T]) -> T:
+        with self._idle:
+            self._idle.wait_for(lambda: not self._is_paused)
+            self._is_paused = True
+            self._idle.wait_for(lambda: self._calls == 0)
+        try:
+            return work()
+        finally:
+            with self._idle:
+                self._is_paused = False
+                self._idle.notify_all()
+
     def _opened(self, user: object) -> ClientAPI:
         """The client, for one call. Whoever comes while it is being opened waits for that attempt, and shares its failure."""
         if _forked_from is not None:
@@ -146,6 +163,7 @@ class ClientLine:
             )
         while True:
             with self._mutex:
+                self._idle.wait_for(lambda: not self._is_paused)
                 if user not in self._users:
                     raise closed_meanwhile()
                 if self._client is not None:

@@ -115,30 +115,11 @@ class Engine:
         return await in_thread(lambda: [redacted(draft) for draft in drafts])
 
     async def _vectors(self, items: Sequence[Draft] | Sequence[MemoryRecord]) -> Vectors:
-        """A vector for each; what is trivial is not worth embedding and gets one that is like no other."""
-        telling = [item for item in items if not item.is_trivial]
-        embedded = iter(await self.embedding.embed([meaning(item) for item in telling]))
-        if len(telling) == len(items):
-            return list(embedded)
-        dimensions = len(await self.embedding.embed_query(_ANY_TEXT))
-        return [_unlike_any(item.content, dimensions) if item.is_trivial else next(embedded) for item in items]
+        return await vectors_of(items, self.embedding)
 
     async def _as_a_whole(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Make a change under the namespace's lock, to its end, even if whoever asked for it is cancelled.
-
-        After a failure nobody knows how much of it happened, so what the process knows is read anew.
-        """
-
-        async def make() -> T:
-            catalogue = await self.holdings.catalogue()
-            async with self.holdings.lock():
-                try:
-                    return await change()
-                except BaseException:  # also where the loop ends and nothing can be awaited any more
-                    catalogue.start_over()
-                    raise
-
-        task = asyncio.get_running_loop().create_task(make())
+        """Make a change under the namespace's lock, to its end, even if whoever asked for it is cancelled."""
+        task = asyncio.get_running_loop().create_task(self.holdings.as_a_whole(change))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
@@ -440,6 +421,16 @@ def _info(name: str, messages: Sequence[MemoryRecord], saved: Container[str]) ->
         messages=len(messages),
         resumable=name in saved,
     )
+
+
+async def vectors_of(items: Sequence[Draft] | Sequence[MemoryRecord], embedding: Embedding) -> Vectors:
+    """A vector for each; what is trivial is not worth embedding and gets one that is like no other."""
+    telling = [item for item in items if not item.is_trivial]
+    embedded = iter(await embedding.embed([meaning(item) for item in telling]))
+    if len(telling) == len(items):
+        return list(embedded)
+    dimensions = len(await embedding.embed_query(_ANY_TEXT))
+    return [_unlike_any(item.content, dimensions) if item.is_trivial else next(embedded) for item in items]
 
 
 def _unlike_any(content: str, dimensions: int) -> Vector:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from typing import TypeVar
 
 from ._catalogue import Catalogue
 from ._embeddings import Vectors
@@ -13,6 +14,7 @@ from ._records import MemoryRecord, Selection, in_order
 from ._store import SHELVES, Connection, Near, Shelf, ShelfName, Values
 from ._threads import in_thread
 
+T = TypeVar("T")
 _OPENING_PATIENCE = 5.0
 PATIENCE = 0.5
 """Seconds an agent waits for what this process knows of a large namespace; until then it recalls by meaning alone."""
@@ -47,6 +49,19 @@ class Holdings:
     def lock(self) -> AbstractAsyncContextManager[None]:
         """Keeps the writers of this process from interleaving."""
         return self.connection.lock(self._namespace)
+
+    async def as_a_whole(self, change: Callable[[], Awaitable[T]]) -> T:
+        """Make a change under the namespace's lock.
+
+        After a failure nobody knows how much of it happened, so what the process knows is read anew.
+        """
+        catalogue = await self.catalogue()
+        async with self.lock():
+            try:
+                return await change()
+            except BaseException:  # also where the loop ends and nothing can be awaited any more
+                catalogue.start_over()
+                raise
 
     async def find(self, ids: Sequence[str], shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
         """The records with these ids, current or not."""
@@ -106,6 +121,17 @@ class Holdings:
             found = await self.shelf("session").select(Selection(session=session))
         return in_order(record for record in found if record.is_current(now))
 
+    async def adopt(self, shelf: ShelfName, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+        """Store records just as they are. Hold the namespace's lock meanwhile."""
+        await self.shelf(shelf).put(records, vectors)
+        numbers = await self._known_numbers()
+        for record in records:
+            if record.session is not None and (shelf, record.session) in numbers:
+                numbers[shelf, record.session] = max(numbers[shelf, record.session], record.sequence or 0)
+        catalogue = await self.catalogue()
+        if catalogue.is_built:  # else whoever builds it will read them
+            await in_thread(lambda: catalogue.put(shelf, records))
+
     def knows(self, id: str) -> bool:
         """Whether this process knows a record of that id, current or not."""
         return self._catalogue is not None and id in self._catalogue
@@ -116,14 +142,17 @@ class Holdings:
 
     async def next_number(self, shelf: ShelfName, session: str, *, step: int = 1) -> int:
         """The number of the next memory in a session."""
-        if self._numbers is None:
-            self._numbers = await self.connection.shared(f"{self._namespace}\nsequences", _Numbers)
-        numbers = self._numbers
+        numbers = await self._known_numbers()
         if (shelf, session) not in numbers:
             earlier = await self.shelf(shelf).select(Selection(session=session))
             numbers[shelf, session] = max((record.sequence or 0 for record in earlier), default=0)
         numbers[shelf, session] += step
         return numbers[shelf, session]
+
+    async def _known_numbers(self) -> _Numbers:
+        if self._numbers is None:
+            self._numbers = await self.connection.shared(f"{self._namespace}\nsequences", _Numbers)
+        return self._numbers
 
     async def catalogue(self) -> Catalogue:
         """What is known of the namespace, which all memories of the process share."""

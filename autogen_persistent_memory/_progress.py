@@ -13,7 +13,9 @@ Progress = bool | Callable[[int, int], None]
 
 
 @asynccontextmanager
-async def progress_of(total: int, title: str, progress: Progress) -> AsyncIterator[Callable[[int], None]]:
+async def progress_of(
+    total: int, title: str, progress: Progress, *, unit: str = " memories"
+) -> AsyncIterator[Callable[[int], None]]:
     """Give a function to be called with the number of items just done."""
     if callable(progress):
         done = 0
@@ -26,7 +28,7 @@ async def progress_of(total: int, title: str, progress: Progress) -> AsyncIterat
         yield report
     elif progress:
         bars = await in_thread(_bars)
-        with bars(total=total, desc=title, unit=" memories", disable=None) as bar:
+        with bars(total=total, desc=title, unit=unit, unit_scale=unit == "B", disable=None) as bar:
             yield lambda count: (bar.update(count), None)[1]
     else:
         yield lambda count: None

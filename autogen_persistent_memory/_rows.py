@@ -42,6 +42,13 @@ def namespace_of(metadata: Mapping[str, Any] | None) -> str | None:
     return namespace if isinstance(namespace, str) else None
 
 
+def place_of(metadata: Mapping[str, Any] | None) -> tuple[str, str, str] | None:
+    """Namespace, shelf and embedding id of a collection, or None if it is not one of ours, or just being rebuilt."""
+    if not metadata or namespace_of(metadata) is None or metadata.get("apm_unfinished"):
+        return None
+    return metadata["apm_namespace"], metadata["apm_shelf"], metadata["apm_embedding"]
+
+
 def to_metadata(record: MemoryRecord) -> Metadata:
     """The metadata of a record's row. Keys that do not apply are None, which makes Chroma drop their old values."""
     fields: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}

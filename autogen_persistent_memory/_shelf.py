@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ._collection import Caller, NamespaceCollection, delete_rows, get_collection
-from ._embeddings import Vectors
+from ._embeddings import Vector, Vectors
 from ._errors import StoreUnavailableError
 from ._records import MemoryRecord, Selection
 from ._rows import Metadata, to_metadata, to_record, to_usage, to_where
@@ -84,6 +84,13 @@ class ChromaShelf(NamespaceCollection):
 
     async def remove(self, ids: Sequence[str]) -> int:
         return sum([await self.change(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(len(ids))])
+
+    async def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
+        def vectors(collection: Collection) -> dict[str, Vector]:
+            answer: Any = collection.get(ids=list(ids), include=["embeddings"])
+            return dict(zip(answer["ids"], answer["embeddings"], strict=True))
+
+        return await self.read(vectors, {})
 
     async def settle(self) -> None:
         await self._call(lambda client: None, writes=True)

@@ -31,19 +31,19 @@ class Folder:
         self._ownership: Ownership | None = None
 
     @cached_property
-    def _path(self) -> Path:
+    def path(self) -> Path:
         """The folder, found once, lest a later chdir make it another."""
         return Path(os.path.realpath(os.path.expanduser(self._given)))
 
     def identity(self) -> tuple[str, ...]:
-        return "embedded", str(self._path)
+        return "embedded", str(self.path)
 
     def open(self) -> ClientAPI:
-        self._path.mkdir(parents=True, exist_ok=True)
-        ownership = Ownership(self._path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        ownership = Ownership(self.path)
         ownership.take()
         try:
-            client = open_folder(self._path)
+            client = open_folder(self.path)
         except BaseException:
             ownership.release()
             raise
@@ -58,7 +58,7 @@ class Folder:
                 self._ownership.release()
 
     def describe(self, error: BaseException) -> str:
-        path, number = self._path, getattr(error, "errno", None)
+        path, number = self.path, getattr(error, "errno", None)
         if isinstance(error, (FileExistsError, NotADirectoryError)):
             return f"The store path {path} is not a folder. Choose a folder, or move that file away."
         if number in (errno.EACCES, errno.EPERM, errno.EROFS) or "readonly database" in str(error):

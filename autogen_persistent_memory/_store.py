@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
 from ._config import StoreConfig
-from ._embeddings import Vectors
+from ._embeddings import Vector, Vectors
 from ._records import MemoryRecord, Selection
 
 T = TypeVar("T")
@@ -24,6 +26,14 @@ are what models wrote of conversations; imports tell what imported memories were
 Near = dict[str, float]
 """Ids, each with its cosine similarity to what was searched for."""
 SHELVES: tuple[ShelfName, ...] = ("profile", "session")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A named text, and when it was written (None if that was before times were kept)."""
+
+    text: str
+    at: datetime | None
 
 
 class Shelf(Protocol):
@@ -76,6 +86,9 @@ class Shelf(Protocol):
         Interrupted at any point, the shelf is either as it was or complete.
         """
 
+    async def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
+        """The vectors of these records, as far as they exist."""
+
     async def settle(self) -> None:
         """Wait until everything is written that is being written now, also by tasks that were cancelled."""
 
@@ -92,8 +105,11 @@ class Values(Protocol):
     async def check(self) -> None:
         """As `Shelf.check`."""
 
-    async def put(self, space: Space, name: str, text: str) -> None:
-        """Store a text under a name, replacing what was there."""
+    async def put(self, space: Space, name: str, text: str, at: datetime | None = None) -> None:
+        """Store a text under a name, replacing what was there; as of a time, if not now."""
+
+    async def entry(self, space: Space, name: str) -> Entry | None:
+        """The text of that name, and when it was written."""
 
     async def get(self, space: Space, name: str) -> str | None:
         """The text of that name."""
@@ -128,6 +144,12 @@ class Connection(Protocol):
 
     async def namespaces(self) -> list[str]:
         """Every namespace that holds anything."""
+
+    async def embeddings(self) -> dict[str, dict[ShelfName, str]]:
+        """Of every namespace that holds anything the ids of the embeddings that made the vectors of its shelves."""
+
+    async def alone(self, work: Callable[[], T]) -> T:
+        """Run what blocks in a thread, while no call of this process to the store is under way; those that come wait."""
 
     def lock(self, namespace: str) -> AbstractAsyncContextManager[None]:
         """Keeps the writers of this process to a namespace from interleaving."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from pathlib import Path
 
 from ._checks import optional_text, require_text
 from ._chroma import ChromaConnection
@@ -39,6 +40,10 @@ class EmbeddedStore:
     def connect(self) -> ChromaConnection:
         """A connection to it. Does nothing yet."""
         return ChromaConnection(self._folder)
+
+    def folder(self) -> Path:
+        """Where it really is. Blocks, since it has to look."""
+        return self._folder.path
 
 
 class ServerStore:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from functools import partial
 from typing import Any, cast
 
 from ._collection import Caller, NamespaceCollection, delete_rows
 from ._errors import StoreUnavailableError
+from ._records import utc_now
 from ._rows import Metadata
-from ._store import Space
+from ._store import Entry, Space
 
 _CHUNK = 256 * 1024
 _NO_EMBEDDING = "none"
@@ -30,7 +32,7 @@ class ChromaValues(NamespaceCollection):
         super().__init__(call, namespace, "values", _NO_EMBEDDING)
         self._lock = partial(lock, f"{namespace}\nvalues")
 
-    async def put(self, space: Space, name: str, text: str) -> None:
+    async def put(self, space: Space, name: str, text: str, at: datetime | None = None) -> None:
         chunks = [text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK)]
         version = secrets.token_hex(4)
         async with self._lock():
@@ -39,17 +41,22 @@ class ChromaValues(NamespaceCollection):
                 part = {"part_of": space, "text": chunk}
                 await self._write(_part_id(space, name, version, number), part)
             head = {"space": space, "name": name, "text": chunks[0], "parts": len(chunks), "version": version}
-            await self._write(_head_id(space, name), head)
+            await self._write(_head_id(space, name), head | {"at": (at or utc_now()).isoformat()})
             await self._delete(_part_ids(before))
 
     async def get(self, space: Space, name: str) -> str | None:
+        entry = await self.entry(space, name)
+        return None if entry is None else entry.text
+
+    async def entry(self, space: Space, name: str) -> Entry | None:
         for _ in range(_READ_TRIES):
             head = await self._head(space, name)
             if head is None:
                 return None
             rows = await self._rows(ids=_part_ids(head))
             if len(rows) == head["parts"] - 1:  # else it was replaced between the two reads
-                return "".join([head["text"], *(rows[id]["text"] for id in _part_ids(head))])
+                text = "".join([head["text"], *(rows[id]["text"] for id in _part_ids(head))])
+                return Entry(text, datetime.fromisoformat(head["at"]) if "at" in head else None)
         raise StoreUnavailableError(
             f"The value {name!r} cannot be read: parts of it are missing, or it changes all the time. Try again, or set or "
             "delete it."

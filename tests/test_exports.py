@@ -32,6 +32,9 @@ PUBLIC = {
     "StoreUnavailableError",
     "TemporaryStore",
     "__version__",
+    "export_memories",
+    "import_memories",
+    "snapshot",
 }
 
 

@@ -1,0 +1,103 @@
+"""Files and streams of lines, read and written page by page in threads, so that no file is ever in RAM as a whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from ._errors import PersistentMemoryError
+from ._threads import in_thread
+
+T = TypeVar("T")
+File = str | os.PathLike[str] | IO[bytes] | IO[str]
+"""A path, or a stream that is open already, binary or text."""
+Write = Callable[[Iterable[str]], Awaitable[None]]
+
+_PAGE_LINES = 500
+_PAGE_BYTES = 1 << 20
+
+
+@asynccontextmanager
+async def writing_lines(file: File) -> AsyncIterator[Write]:
+    """Write lines to a file or a stream. A file appears when it is complete; until then it is written beside its place."""
+    if not isinstance(file, (str, os.PathLike)):
+        await in_thread(file.flush)
+        yield _writer(file, _name_of(file))
+        await _trying("written", _name_of(file), file.flush)
+        return
+    place = Path(file)
+    unfinished = place.with_name(f"{place.name}.unfinished")
+    stream = await _trying("written", place, partial(open, unfinished, "wb"))
+    try:
+        yield _writer(stream, place)
+        await _trying("written", place, stream.close)
+        await _trying("written", place, lambda: os.replace(unfinished, place))
+    except BaseException:
+        await in_thread(stream.close)
+        await in_thread(partial(unfinished.unlink, missing_ok=True))
+        raise
+
+
+def _writer(stream: IO[bytes] | IO[str], name: object) -> Write:
+    sink = _bytes_of(stream)
+    takes_text = hasattr(sink, "encoding")
+
+    async def write(lines: Iterable[str]) -> None:
+        def write_all() -> None:
+            text = "".join(lines)
+            sink.write(text if takes_text else text.encode("utf-8"))
+
+        await _trying("written", name, write_all)
+
+    return write
+
+
+def _bytes_of(stream: IO[bytes] | IO[str]) -> Any:
+    """The bytes below a text stream, such as sys.stdout, whose encoding may be another than ours."""
+    return getattr(stream, "buffer", stream)
+
+
+async def pages_of_lines(file: File) -> AsyncGenerator[list[str | bytes], None]:
+    """The lines of a file or a stream, some at a time."""
+    if not isinstance(file, (str, os.PathLike)):
+        async for page in _pages(_bytes_of(file), _name_of(file)):
+            yield page
+        return
+    stream = await _trying("read", file, partial(open, file, "rb"))
+    try:
+        async for page in _pages(stream, file):
+            yield page
+    finally:
+        await in_thread(stream.close)
+
+
+async def _pages(stream: Any, name: object) -> AsyncIterator[list[str | bytes]]:
+    while page := await _trying("read", name, lambda: _next_page(stream)):
+        yield page
+
+
+def _next_page(stream: Any) -> list[str | bytes]:
+    page: list[str | bytes] = []
+    size = 0
+    while len(page) < _PAGE_LINES and size < _PAGE_BYTES and (line := stream.readline()):
+        page.append(line)
+        size += len(line)
+    return page
+
+
+def _name_of(file: IO[bytes] | IO[str]) -> object:
+    return getattr(file, "name", "the stream")
+
+
+async def _trying(done: str, name: object, call: Callable[[], T]) -> T:
+    try:
+        return await in_thread(call)
+    except OSError as error:
+        raise PersistentMemoryError(
+            f"{name} cannot be {done}: {error.strerror or error}. Check the path, its permissions and the space on its "
+            "disk, and run it again."
+        ) from error

@@ -1,0 +1,345 @@
+"""Memories out of a store into a file, and from a file into a store: everything, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import get_args
+
+from ._checks import check_flag
+from ._embeddings import Embedding, MiniLMEmbedding, Vectors
+from ._engine import vectors_of
+from ._errors import PersistentMemoryError
+from ._holdings import Holdings
+from ._lines import End, Header, Line, NamespaceLine, RecordLine, ValueLine, from_line, to_line
+from ._naming import check_pattern, is_meant, renaming
+from ._progress import Progress, progress_of
+from ._records import MemoryRecord
+from ._store import Connection, MemoryStore, ShelfName, Space
+from ._streams import File, pages_of_lines, writing_lines
+from ._threads import in_thread
+
+_SPACES: tuple[Space, ...] = get_args(Space)
+_READ_PAGE = 500
+_WRITE_BATCH = 64
+_ROUNDS = 3
+_REMEDY = (
+    "All lines before it were imported. Mend or delete that line and import the file again: what is there already is not "
+    "written twice."
+)
+
+
+async def export_memories(
+    store: MemoryStore,
+    file: File,
+    *,
+    namespaces: Sequence[str] | None = None,
+    vectors: bool = False,
+    progress: Progress = True,
+) -> int:
+    """Write all that a store holds to a file: memories with their history, values, saved states. One JSON object a line.
+
+    The store may be in use. Writers of this process wait while their namespace is read, so that it is exported as it was at
+    one moment; of what other processes write to a server meanwhile, some may be missing. A file appears when it is
+    complete: after an interruption run it again.
+
+    Args:
+        store: From where.
+        file: A path, or an open stream, binary or text.
+        namespaces: Only these; one that ends with a slash means all below it. By default all.
+        vectors: Whether to write vectors, too, so that the same embedding need not make them again.
+        progress: True for a progress bar on a terminal, or a function that is given (done, total).
+
+    Returns:
+        How many memories and values were written.
+
+    Raises:
+        ValueError: An argument is no good.
+        PersistentMemoryError: The store could not be read, has no such namespace, or the file could not be written.
+    """
+    wanted = None if namespaces is None else [check_pattern(name) for name in namespaces]
+    with_vectors = check_flag(vectors, "vectors")
+    connection = store.connect()
+    try:
+        embeddings = _chosen(await connection.embeddings(), wanted)
+        total = 0
+        for namespace, made_by in embeddings.items():
+            total += sum([len(await connection.values(namespace).names(space)) for space in _SPACES])
+            total += sum([await connection.shelf(namespace, name, id).size() for name, id in made_by.items()])
+        async with progress_of(total, "Exporting", progress) as done, writing_lines(file) as write_lines:
+            count = 0
+
+            async def write(lines: Iterable[Line]) -> None:
+                nonlocal count
+                lines = list(lines)
+                await write_lines(map(to_line, lines))
+                memories = sum(isinstance(line, (RecordLine, ValueLine)) for line in lines)
+                count += memories
+                done(memories)
+
+            await write([Header(total)])
+            for namespace, made_by in embeddings.items():
+                async with connection.lock(namespace):
+                    await _export_namespace(connection, NamespaceLine(namespace, made_by), with_vectors, write)
+            await write([End(count)])
+        return count
+    finally:
+        await connection.close()
+
+
+async def _export_namespace(
+    connection: Connection,
+    described: NamespaceLine,
+    with_vectors: bool,
+    write: Callable[[Iterable[Line]], Awaitable[None]],
+) -> None:
+    await write([described])
+    for name, embedding_id in described.embeddings.items():
+        shelf = connection.shelf(described.namespace, name, embedding_id)
+        seen: set[str] = set()
+        for _ in range(1 if connection.exclusive else _ROUNDS):  # what other processes add may replace what was read
+            ids = [id for id in await shelf.ids() if id not in seen]
+            seen.update(ids)
+            for start in range(0, len(ids), _READ_PAGE):  # by ids: pages by offset get slower and slower
+                page = ids[start : start + _READ_PAGE]
+                records = await shelf.get(page)
+                vector_of = await shelf.vectors(page) if with_vectors else {}
+                await write(RecordLine(name, record, vector_of.get(record.id)) for record in records)
+    values = connection.values(described.namespace)
+    for space in _SPACES:
+        for key in sorted(await values.names(space)):
+            entry = await values.entry(space, key)
+            if entry is not None:
+                await write([ValueLine(described.namespace, space, key, entry)])
+
+
+async def import_memories(
+    store: MemoryStore,
+    file: File,
+    *,
+    rename: Mapping[str, str] | None = None,
+    embedding: Embedding | None = None,
+    progress: Progress = True,
+) -> int:
+    """Take over what `export_memories` wrote, with ids, times and history as they were.
+
+    A memory that is there already is replaced only if the one in the file changed later; so is a value, and one whose time
+    nobody knows stays. Hence an import that was interrupted, or failed at some line, is simply run again. Memories of this
+    process that are open on the same namespaces notice at once.
+
+    Args:
+        store: To where.
+        file: A path, or an open stream, binary or text.
+        rename: New names of namespaces: `{"ann": "anna"}` for one, `{"prod/": "staging/"}` for all below a path.
+        embedding: How text becomes vectors here; by default `MiniLMEmbedding`. Vectors in the file are used if the same
+            embedding made them.
+        progress: True for a progress bar on a terminal, or a function that is given (done, total).
+
+    Returns:
+        How many memories and values were written; those that were there already are not counted.
+
+    Raises:
+        ValueError: An argument is no good.
+        SchemaVersionError: A newer version wrote the file.
+        EmbeddingMismatchError: The store's namespace uses another embedding.
+        PersistentMemoryError: A line is no good, or the store could not be written.
+    """
+    renamed = renaming(rename or {})
+    connection = store.connect()
+    try:
+        async with aclosing(pages_of_lines(file)) as pages:
+            page: Sequence[str | bytes] = await anext(pages, [])
+            header = await in_thread(partial(_header_of, page))
+            async with progress_of(header.count, "Importing", progress) as done:
+                work = _Import(connection, embedding or MiniLMEmbedding(), renamed, done)
+                number = 0
+                while page:
+                    await work.take_page(page, number)
+                    number += len(page)
+                    page = await anext(pages, [])
+                await work.finish_batch()
+        if not work.has_ended:
+            raise PersistentMemoryError(
+                f"The export was cut off after line {number}. All its lines were imported. Export again and import that: "
+                "what is there already is not written twice."
+            )
+        return work.written
+    finally:
+        await connection.close()
+
+
+class _Import:
+    """What is being imported, in batches of one shelf."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        embedding: Embedding,
+        renamed: Callable[[str], str],
+        done: Callable[[int], None],
+    ) -> None:
+        self.written = 0
+        self.has_ended = False
+        self._connection = connection
+        self._embedding = embedding
+        self._renamed = renamed
+        self._done = done
+        self._came_from: dict[str, str] = {}
+        self._made_by: dict[str, Mapping[ShelfName, str]] = {}
+        self._batch: list[RecordLine] = []
+        self._holdings: tuple[str, Holdings] | None = None
+
+    async def take_page(self, page: Sequence[str | bytes], before: int) -> None:
+        """Take in lines of the file, of which so many came before. If one is no good, those before it are stored."""
+        lines, trouble = await in_thread(partial(_parsed, page, before))
+        try:
+            for number, line in lines:
+                await self._take(number, line)
+            if trouble is not None:
+                raise trouble
+        except _BadLineError:
+            await self.finish_batch()
+            raise
+
+    async def _take(self, number: int, line: Line) -> None:
+        self.has_ended = isinstance(line, End)
+        if isinstance(line, NamespaceLine):
+            self._made_by[self._place(number, line.namespace)] = line.embeddings
+        elif isinstance(line, RecordLine):
+            record = replace(line.record, namespace=self._place(number, line.record.namespace))
+            if len(self._batch) == _WRITE_BATCH or (
+                self._batch and not _belong_together(self._batch[0], line.shelf, record)
+            ):
+                await self.finish_batch()
+            self._batch.append(replace(line, record=record))
+        elif isinstance(line, ValueLine):
+            await self._store_value(replace(line, namespace=self._place(number, line.namespace)))
+
+    async def finish_batch(self) -> None:
+        """Store what is waiting."""
+        batch, self._batch = self._batch, []
+        if not batch:
+            return
+        namespace, shelf = batch[0].record.namespace, batch[0].shelf
+        holdings = self._holdings_of(namespace)
+        latest: dict[str, RecordLine] = {}
+        for line in batch:
+            if _is_later(line.record, latest[line.record.id].record if line.record.id in latest else None):
+                latest[line.record.id] = line
+        lines = await _news(holdings, shelf, latest)
+        vectors = await self._vectors(lines)
+        vector_of = {line.record.id: vector for line, vector in zip(lines, vectors, strict=True)}
+
+        async def store() -> int:
+            still_news = await _news(holdings, shelf, {line.record.id: line for line in lines})
+            records = [line.record for line in still_news]
+            await holdings.adopt(shelf, records, [vector_of[record.id] for record in records])
+            return len(records)
+
+        if lines:
+            self.written += await holdings.as_a_whole(store)
+        self._done(len(batch))
+
+    async def _vectors(self, lines: Sequence[RecordLine]) -> Vectors:
+        """The vectors in the file where our embedding made them, else new ones."""
+
+        def is_ours(line: RecordLine) -> bool:
+            made_by = self._made_by.get(line.record.namespace, {}).get(line.shelf)
+            return line.vector is not None and made_by == self._embedding.id
+
+        new = iter(await vectors_of([line.record for line in lines if not is_ours(line)], self._embedding))
+        return [line.vector if line.vector is not None and is_ours(line) else next(new) for line in lines]
+
+    async def _store_value(self, line: ValueLine) -> None:
+        values = self._connection.values(line.namespace)
+        there = await values.entry(line.space, line.name)
+        if there is None or (line.entry.at is not None and (there.at is None or there.at < line.entry.at)):
+            await values.put(line.space, line.name, line.entry.text, line.entry.at)
+            self.written += 1
+        self._done(1)
+
+    def _place(self, number: int, namespace: str) -> str:
+        place = self._renamed(namespace)
+        came_from = self._came_from.setdefault(place, namespace)
+        if came_from != namespace:
+            raise _BadLineError(
+                number, f"{came_from!r} and {namespace!r} would be mixed in {place!r}; rename one of them"
+            )
+        return place
+
+    def _holdings_of(self, namespace: str) -> Holdings:
+        if self._holdings is None or self._holdings[0] != namespace:
+            self._holdings = namespace, Holdings(namespace, self._connection, self._embedding.id)
+        return self._holdings[1]
+
+
+async def _news(holdings: Holdings, shelf: ShelfName, lines: Mapping[str, RecordLine]) -> list[RecordLine]:
+    """Those that are not there, or changed later than what is."""
+    there = {record.id: record for record in await holdings.shelf(shelf).get(list(lines))}
+    return [line for id, line in lines.items() if _is_later(line.record, there.get(id))]
+
+
+def _is_later(record: MemoryRecord, than: MemoryRecord | None) -> bool:
+    return than is None or _changed(record) > _changed(than)
+
+
+def _changed(record: MemoryRecord) -> tuple[datetime, bool, int]:
+    times = (record.updated_at, record.superseded_at, record.last_used_at)
+    return max(time for time in times if time is not None), record.superseded_by is not None, record.uses
+
+
+def _belong_together(line: RecordLine, shelf: ShelfName, record: MemoryRecord) -> bool:
+    return line.shelf == shelf and line.record.namespace == record.namespace
+
+
+def _header_of(page: Sequence[str | bytes]) -> Header:
+    try:
+        header = from_line(page[0] if page else "")
+    except ValueError as error:
+        raise PersistentMemoryError(
+            f"This is not an export: of its first line, {error}. Nothing was imported."
+        ) from None
+    if not isinstance(header, Header):
+        raise PersistentMemoryError(
+            "This is not an export, or its first line, the header, is missing. Nothing was imported. Add the header again."
+        )
+    return header
+
+
+def _parsed(page: Sequence[str | bytes], before: int) -> tuple[list[tuple[int, Line]], _BadLineError | None]:
+    """The numbered lines of a page up to the first that is no good, and what is wrong with that."""
+    lines: list[tuple[int, Line]] = []
+    for number, text in enumerate(page, start=before + 1):
+        if not text.strip():
+            continue
+        try:
+            lines.append((number, from_line(text)))
+        except ValueError as error:
+            return lines, _BadLineError(number, str(error))
+    return lines, None
+
+
+class _BadLineError(PersistentMemoryError):
+    """A line of an export that cannot be imported."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(f"Line {number} of the export cannot be imported: {reason.rstrip('.')}. {_REMEDY}")
+
+
+def _chosen(
+    embeddings: Mapping[str, Mapping[ShelfName, str]], wanted: Sequence[str] | None
+) -> dict[str, Mapping[ShelfName, str]]:
+    for pattern in wanted or ():
+        if not any(is_meant(namespace, pattern) for namespace in embeddings):
+            raise PersistentMemoryError(
+                f"The store has no namespace {pattern!r}. It has {', '.join(sorted(embeddings)[:20]) or 'none'}. "
+                "Nothing was exported."
+            )
+    return {
+        namespace: embeddings[namespace]
+        for namespace in sorted(embeddings)
+        if wanted is None or any(is_meant(namespace, pattern) for pattern in wanted)
+    }
