@@ -45,7 +45,7 @@ async def snapshot(store: EmbeddedStore, folder: str | os.PathLike[str], *, prog
     await in_thread(lambda: _check(store.folder(), target))
     connection = store.connect()
     try:
-        total = await in_thread(lambda: sum(path.stat().st_size for path in _files(store.folder())))
+        total = await connection.alone(lambda: sum(path.stat().st_size for path in _files(store.folder())))
         async with progress_of(total, "Copying", progress, unit="B") as done:
             return await connection.alone(lambda: _copy(store.folder(), target, done))
     finally:
