@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from chromadb.api.models.Collection import Collection
 from data.stores.make import contents, write
+from documents import code_blocks, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import DIMENSIONS, words
@@ -39,6 +40,7 @@ from autogen_persistent_memory._records import MIME_TYPES, TEXT
 from autogen_persistent_memory._store import Entry
 
 Store = EmbeddedStore | ServerStore | TemporaryStore
+GUIDE = (Path(__file__).parent.parent / "docs" / "moving.md").read_text(encoding="utf-8")
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 
 
@@ -492,6 +494,20 @@ async def _import(folder: str, file: str) -> None:
     await import_memories(
         EmbeddedStore(folder), file, embedding=words(), progress=lambda done, total: print(done, flush=True)
     )
+
+
+# The guide
+
+
+async def test_the_code_of_the_guide_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = code_blocks(GUIDE)
+    await run(code)
+    assert capsys.readouterr().out == "1 exported\n1 imported\n"
+    async with PersistentMemory("prod/ann", store=EmbeddedStore("backups/monday")) as memory:
+        assert [record.content for record in await memory.records()] == ["Prefers tea"]
 
 
 # Size
