@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ._checks import decode_json, encode_json
 from ._records import JSON, Draft, MemoryRecord
 from ._secrets import redact
+
+Item = TypeVar("Item", Draft, MemoryRecord)
 
 
 def meaning(item: Draft | MemoryRecord) -> str:
@@ -18,7 +20,7 @@ def meaning(item: Draft | MemoryRecord) -> str:
     return "; ".join(_leaves(decode_json(item.content), "")) or item.content
 
 
-def redacted(item: Draft) -> Draft:
+def redacted(item: Item) -> Item:
     """The memory without secrets in its content, tags and metadata; in JSON, only texts are looked at."""
     if item.mime_type == JSON:
         value = decode_json(item.content)

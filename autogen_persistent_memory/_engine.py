@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 from ._config import RecallPolicy
 from ._content import meaning, redacted
 from ._deadlines import CLOSING_SECONDS, within
+from ._editing import Changes, edited, without_fact
 from ._embeddings import Embedding, Vector, Vectors
 from ._errors import PersistentMemoryError
 from ._holdings import Holdings
 from ._progress import Progress, progress_of
 from ._records import FACTS, MESSAGES, Clock, Draft, MemoryHit, MemoryRecord, Query, Selection, SessionInfo, listed
-from ._resolution import newest_of_each_key, resolve
+from ._resolution import newest_of_each_key, resolve, successions
 from ._search import Search
 from ._store import SHELVES, MemoryStore, Shelf, ShelfName, Space, Values
 from ._threads import in_thread
@@ -181,6 +182,47 @@ class Engine:
             metadata=draft.metadata,
         )
 
+    # Editing
+
+    async def edit(self, id: str, shelves: Sequence[ShelfName], change: Changes) -> MemoryRecord | None:
+        """Change a current memory in its place; None if there is none of that id."""
+        corrected = await self._corrected(id, shelves, change)
+        if corrected is None:
+            return None
+        vectors = [] if change.content is None else await self._vectors([corrected[1]])
+        return await self._as_a_whole(partial(self._store_edit, id, shelves, change, vectors))
+
+    async def _corrected(
+        self, id: str, shelves: Sequence[ShelfName], change: Changes
+    ) -> tuple[ShelfName, MemoryRecord] | None:
+        now, clean = self.clock(), redacted if self.policy.redact else lambda record: record
+        for shelf in shelves:
+            for record in await self.holdings.shelf(shelf).get([id]):
+                if record.is_current(now):
+                    changed = edited(record, change, now, self.policy.lifetimes)
+                    return shelf, await in_thread(partial(clean, changed))
+        return None
+
+    async def _store_edit(
+        self, id: str, shelves: Sequence[ShelfName], change: Changes, vectors: Vectors
+    ) -> MemoryRecord | None:
+        corrected = await self._corrected(id, shelves, change)
+        if corrected is None:
+            return None
+        shelf, record = corrected
+        same_key = await self.holdings.shelf(shelf).select(Selection(key=record.key)) if change.key else []
+        replaced = successions(record, same_key, self.clock())
+        told = await self._told([record], ["session"]) if vectors else []
+        outdated = [without_fact(message, id) for message in told if id in listed(message, FACTS)]
+        if vectors:
+            await self.holdings.shelf(shelf).put([record], vectors)
+        await self.holdings.shelf(shelf).amend([*([] if vectors else [record]), *replaced])
+        await self.holdings.shelf("session").amend(outdated)
+        catalogue = await self.holdings.catalogue()
+        await in_thread(lambda: catalogue.put(shelf, [record, *replaced]))
+        await in_thread(lambda: catalogue.put("session", outdated))
+        return record
+
     # Recalling
 
     async def recall(
@@ -281,11 +323,17 @@ class Engine:
     # Forgetting
 
     async def forget(
-        self, selection: Selection, shelves: Sequence[ShelfName], *, id: str | None = None, history: bool = False
+        self,
+        selection: Selection,
+        shelves: Sequence[ShelfName],
+        *,
+        id: str | None = None,
+        history: bool = False,
+        dry_run: bool = False,
     ) -> int:
         """Delete for good what the selection means, and what has this id; with history also the messages that told it.
 
-        Returns how many are gone.
+        Returns how many are gone, or would be if this is a dry run.
         """
 
         async def forget() -> int:
@@ -298,7 +346,8 @@ class Engine:
                 doomed = [record for record in doomed if selection.matches(record)]
             if history:
                 doomed += await self._told(doomed, shelves)
-            return await self._remove({record.id: record for record in doomed}.values())
+            distinct = {record.id: record for record in doomed}.values()
+            return len(distinct) if dry_run else await self._remove(distinct)
 
         return await self._as_a_whole(forget)
 

@@ -9,7 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ._autogen import EngineMemory, check_keywords
-from ._checks import check_count, decode_json, encode_json, optional_text, require_text
+from ._checks import check_count, check_flag, decode_json, encode_json, optional_text, require_text
+from ._editing import changes
+from ._errors import PersistentMemoryError
 from ._progress import Progress
 from ._records import MemoryRecord, Query, Recall, Selection, draft, select
 from ._store import ShelfName
@@ -170,6 +172,45 @@ class RememberingMemory(EngineMemory):
         """A memory, by id or key, with all that it replaced or was replaced by, newest first."""
         return await self._engine.history(require_text(id_or_key, "id_or_key"), self._shelves)
 
+    async def edit(
+        self,
+        id: str,
+        *,
+        content: str | None = None,
+        kind: str | None = None,
+        tags: Sequence[str] | None = None,
+        pinned: bool | None = None,
+        key: str | None = None,
+    ) -> MemoryRecord:
+        """Correct a memory in its place; its id and its past stay, the former wording is gone.
+
+        Where something has changed in the world rather than being wrong, `remember()` it under the same key instead, which
+        keeps the older memory as history.
+
+        Args:
+            id: The memory, which must be current.
+            content: What it should say. Captured messages stay as they were said.
+            kind: Its new kind; from now on it lives as long as that kind does.
+            tags: All its tags; an empty list for none.
+            pinned: Whether it never expires.
+            key: The slot it fills, superseding what filled it; an empty text for none.
+
+        Returns:
+            The record as it is now.
+
+        Raises:
+            ValueError: An argument is no good, or nothing was to be changed.
+            PersistentMemoryError: There is no current memory of that id, or it cannot be changed so.
+        """
+        change = changes(content=content, kind=kind, tags=tags, pinned=pinned, key=key)
+        record = await self._engine.edit(require_text(id, "id"), self._shelves, change)
+        if record is None:
+            raise PersistentMemoryError(
+                f"{self.namespace!r} has no current memory with the id {id!r}, so nothing was changed. Look it up with "
+                "records() or history()."
+            )
+        return record
+
     async def forget(
         self,
         id: str | None = None,
@@ -181,6 +222,7 @@ class RememberingMemory(EngineMemory):
         containing: str | None = None,
         before: datetime | None = None,
         everywhere: bool = False,
+        dry_run: bool = False,
     ) -> int:
         """Delete memories for good, by identity, never by similarity. All selectors given must hold.
 
@@ -196,9 +238,10 @@ class RememberingMemory(EngineMemory):
             containing: Memories with this literal text, case and all.
             before: Memories written before this time.
             everywhere: Also history, and captured messages: those meant, and those that told what is deleted.
+            dry_run: Only count them, and delete nothing.
 
         Returns:
-            How many are gone.
+            How many are gone, or would be.
 
         Raises:
             ValueError: No selector was given (to delete everything, use `clear()`), or one is no good.
@@ -208,7 +251,10 @@ class RememberingMemory(EngineMemory):
         selection = select(kinds=kinds, tags=tags, session=session, key=key, containing=containing, before=before)
         names_messages = id is not None or session is not None or "interaction" in (kinds or ())
         shelves: tuple[ShelfName, ...] = self._shelves if everywhere or names_messages else ("profile",)
-        return await self._forget(selection, shelves, optional_text(id, "id"), everywhere)
+        name = optional_text(id, "id")
+        if check_flag(dry_run, "dry_run"):
+            return await self._engine.forget(selection, shelves, id=name, history=everywhere, dry_run=True)
+        return await self._forget(selection, shelves, name, everywhere)
 
     async def _forget(
         self, selection: Selection, shelves: Sequence[ShelfName], id: str | None, everywhere: bool

@@ -65,6 +65,13 @@ def resolve(
     )
 
 
+def successions(record: MemoryRecord, known: Iterable[MemoryRecord], now: datetime) -> list[MemoryRecord]:
+    """What becomes of the known statements under the key of a record that was given it just now."""
+    others = {other.id: other for other in known if other.id != record.id}
+    linked = [] if record.key is None else _linked(record.key, [*others.values(), record], now)
+    return [other for other in linked if other != others.get(other.id, record)]
+
+
 def _ended(
     by: MemoryRecord, records: Iterable[MemoryRecord], is_over: Callable[[MemoryRecord], bool]
 ) -> list[MemoryRecord]:

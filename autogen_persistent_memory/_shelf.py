@@ -196,6 +196,6 @@ def _update(
 
 
 def _fingerprints(collection: Collection) -> dict[str, str]:
-    """Of every row what changes when it does; a row's content never does."""
+    """Of every row what changes when it does; with its content, the time of its last change."""
     answer = collection.get(include=["metadatas"])
     return {id: repr(sorted(metadata.items())) for id, metadata in zip(answer["ids"], answer["metadatas"], strict=True)}
