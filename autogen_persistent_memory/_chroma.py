@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._client import ClientLine, ClientSource, closed_meanwhile, join_line
-from ._rows import namespace_of, place_of
+from ._rows import namespace_of, stored_of
 from ._shelf import ChromaShelf
 from ._sources import Folder
-from ._store import SHELVES, ShelfName
+from ._store import ShelfName, Stored
 from ._values import ChromaValues
 
 if TYPE_CHECKING:
@@ -45,10 +45,16 @@ class ChromaConnection:
         found = await self._call(_metadata_of_collections)
         return sorted({namespace for metadata in found if (namespace := namespace_of(metadata)) is not None})
 
+    async def inventory(self) -> list[Stored]:
+        found = await self._call(_metadata_of_collections)
+        return sorted(filter(None, map(stored_of, found)), key=lambda stored: (stored.namespace, stored.shelf))
+
     async def embeddings(self) -> dict[str, dict[ShelfName, str]]:
         found: dict[str, dict[ShelfName, str]] = {}
-        for namespace, shelf, embedding_id in filter(None, map(place_of, await self._call(_metadata_of_collections))):
-            found.setdefault(namespace, {}).update({name: embedding_id for name in SHELVES if name == shelf})
+        for stored in await self.inventory():
+            made_by = found.setdefault(stored.namespace, {})
+            if stored.shelf != "values":
+                made_by[stored.shelf] = stored.embedding
         return found
 
     async def alone(self, work: Callable[[], T]) -> T:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ._errors import EmbeddingMismatchError, SchemaVersionError
 from ._migrations import is_newer, migrated, schema_version
 from ._rows import Metadata, collection_metadata, collection_name
+from ._store import ANY_EMBEDDING
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -115,7 +116,7 @@ class NamespaceCollection:
 
     def _check_embedding(self, collection: Collection) -> None:
         stored, ours = (collection.metadata or {}).get("apm_embedding"), self._identity["apm_embedding"]
-        if stored != ours:
+        if ours not in (stored, ANY_EMBEDDING):
             raise EmbeddingMismatchError(
                 f"The memories of {self._namespace!r} were embedded with {stored!r}, this memory uses {ours!r}; their "
                 "vectors cannot be compared. Nothing was changed. Use the former embedding, or make all vectors anew "

@@ -15,6 +15,7 @@ from typing import Any
 
 from ._migrations import up_to_date_stamp
 from ._records import MemoryRecord, Selection
+from ._store import Stored
 
 _PREFIX = "apm"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -42,11 +43,11 @@ def namespace_of(metadata: Mapping[str, Any] | None) -> str | None:
     return namespace if isinstance(namespace, str) else None
 
 
-def place_of(metadata: Mapping[str, Any] | None) -> tuple[str, str, str] | None:
-    """Namespace, shelf and embedding id of a collection, or None if it is not one of ours, or just being rebuilt."""
+def stored_of(metadata: Mapping[str, Any] | None) -> Stored | None:
+    """What a collection says of itself, or None if it is not one of ours, or just being rebuilt."""
     if not metadata or namespace_of(metadata) is None or metadata.get("apm_unfinished"):
         return None
-    return metadata["apm_namespace"], metadata["apm_shelf"], metadata["apm_embedding"]
+    return Stored(*(metadata[f"apm_{name}"] for name in ("namespace", "shelf", "embedding", "schema")))
 
 
 def to_metadata(record: MemoryRecord) -> Metadata:

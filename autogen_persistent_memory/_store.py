@@ -26,6 +26,19 @@ are what models wrote of conversations; imports tell what imported memories were
 Near = dict[str, float]
 """Ids, each with its cosine similarity to what was searched for."""
 SHELVES: tuple[ShelfName, ...] = ("profile", "session")
+ANY_EMBEDDING = ""
+"""The id, which no real one can have, of an embedding that fits every shelf, for reading and deleting: it makes no vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A shelf of a namespace, or its values, as it describes itself."""
+
+    namespace: str
+    shelf: ShelfName | Literal["values"]
+    embedding: str
+    """The id of the embedding that made its vectors."""
+    schema: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +157,9 @@ class Connection(Protocol):
 
     async def namespaces(self) -> list[str]:
         """Every namespace that holds anything."""
+
+    async def inventory(self) -> list[Stored]:
+        """What there is of each namespace, in order."""
 
     async def embeddings(self) -> dict[str, dict[ShelfName, str]]:
         """Of every namespace that holds anything the ids of the embeddings that made the vectors of its shelves."""

@@ -1,0 +1,1 @@
+"""The commands of `autogen-memory`, by idea. Nothing of the package imports this; it brings Typer and rich along."""

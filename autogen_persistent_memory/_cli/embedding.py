@@ -1,0 +1,90 @@
+"""Which embedding a command uses: the one that is named, else the one that the store says it was written with."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from typing import Any
+
+from .._embeddings import CallableEmbedding, ChromaEmbedding, Embedding, MiniLMEmbedding, Vectors
+from .._errors import PersistentMemoryError
+from .._store import ANY_EMBEDDING
+
+_CHROMA = "chroma/"
+
+
+class UnneededEmbedding(Embedding):
+    """For commands that neither search by meaning nor write: fits whatever is stored, and makes no vectors."""
+
+    id = ANY_EMBEDDING
+
+    @property
+    def config(self) -> Any:
+        raise NotImplementedError("It is never dumped.")
+
+    async def _compute(self, texts: list[str]) -> Vectors:
+        raise PersistentMemoryError("This command knows no embedding. Please report this.")
+
+
+def named_embedding(name: str, id: str | None) -> Embedding:
+    """What `--embedding` and `--embedding-id` mean.
+
+    Raises:
+        ValueError: They mean nothing, or what they name cannot be imported.
+    """
+    if name.lower() in ("minilm", MiniLMEmbedding.id.lower()):
+        return MiniLMEmbedding()
+    kind, _, rest = name.partition(":")
+    if not rest:
+        raise ValueError(f"--embedding {name} is none of minilm, chroma:NAME and module:function.")
+    if kind == "chroma":
+        return _of_chroma(rest)
+    found = _imported(kind, rest)
+    if isinstance(found, Embedding):
+        return found
+    if id is None:
+        raise ValueError(f"--embedding {name} names a function, whose vectors need a name, too: --embedding-id ID.")
+    return CallableEmbedding(found, id=id)
+
+
+def recorded_embedding(id: str) -> Embedding:
+    """The embedding that a store was written with, if its name is enough to have it.
+
+    Raises:
+        PersistentMemoryError: It is somebody's own.
+    """
+    if id == MiniLMEmbedding.id:
+        return MiniLMEmbedding()
+    if id.startswith(_CHROMA):
+        return _of_chroma(id.removeprefix(_CHROMA))
+    raise PersistentMemoryError(
+        f"These memories were embedded with {id!r}, which only your own code can do. Name the function that does: "
+        f"--embedding module:function --embedding-id {id!r}"
+    )
+
+
+def _of_chroma(text: str) -> Embedding:
+    name, _, options = text.partition(" ")
+    try:
+        given = json.loads(options or "{}")
+        if not isinstance(given, dict):
+            raise ValueError("not an object")
+    except ValueError as error:
+        raise ValueError(f"What follows chroma:{name} must be its options as a JSON object: {error}.") from None
+    return ChromaEmbedding(name, **given)
+
+
+def _imported(module: str, name: str) -> Any:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` would
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"--embedding {module}:{name} cannot be imported: {error}. Run this where the module can be found, or add its "
+            "folder to PYTHONPATH."
+        ) from error
+    return found
