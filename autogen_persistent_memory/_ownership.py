@@ -47,17 +47,26 @@ class Ownership:
                 f"server: run `chroma run --path {self._folder}` after ending it, and pass "
                 "store=ServerStore('localhost', 8000) in each."
             ) from None
-        me = {
-            "pid": os.getpid(),
-            "command": " ".join(sys.argv)[:200],
-            "host": socket.gethostname(),
-            "since": utc_now().isoformat(timespec="seconds"),
-        }
         try:
-            (self._folder / _HOLDER).write_text(json.dumps(me), encoding="utf-8")
+            self.name_holder(os.getpid(), " ".join(sys.argv))
         except BaseException:
             self._lock.release()
             raise
+
+    def name_holder(self, pid: int, command: str) -> None:
+        """Note for others which process has the folder: this one, or one that it started and that shares the lock."""
+        holder = {
+            "pid": pid,
+            "command": command[:200],
+            "host": socket.gethostname(),
+            "since": utc_now().isoformat(timespec="seconds"),
+        }
+        (self._folder / _HOLDER).write_text(json.dumps(holder), encoding="utf-8")
+
+    def descriptors(self) -> tuple[int, ...]:
+        """What a process that is started must inherit to share the lock, so that it lasts as long as either of them."""
+        number = getattr(self._lock, "_context").lock_file_fd
+        return () if number is None or os.name == "nt" else (number,)
 
     def release(self) -> None:
         """Give the folder back."""

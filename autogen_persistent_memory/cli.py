@@ -12,7 +12,10 @@ import typer
 
 from ._cli.changing import add_changing
 from ._cli.commands import everywhere
+from ._cli.demonstration import add_demonstration
 from ._cli.looking import add_looking
+from ._cli.moving import add_moving
+from ._cli.serving import add_serving
 
 app = typer.Typer(
     name="autogen-memory",
@@ -22,7 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(everywhere)
-for add_commands in (add_looking, add_changing):
+for add_commands in (add_looking, add_changing, add_moving, add_serving, add_demonstration):
     add_commands(app)
 
 

@@ -112,7 +112,7 @@ def add_changing(app: typer.Typer) -> None:
             if everything:
                 shell.confirm(f"Delete all that is stored of {namespace!r} for good?", yes=yes)
                 shell.run(memory.clear())
-                _print_count(shell, None)
+                shell.tell("Forgotten: all.", forgotten="all")
                 return
             if id is not None:
                 record = find(shell, memory, id)
@@ -124,14 +124,7 @@ def add_changing(app: typer.Typer) -> None:
                 what = f"{count} memories of {namespace!r}" if count > 1 else f"1 memory of {namespace!r}"
             shell.confirm(f"Delete {what} for good?", yes=yes)
             gone = shell.run(memory.forget(**chosen, everywhere=everywhere))
-        _print_count(shell, gone)
-
-
-def _print_count(shell: Shell, count: int | None) -> None:
-    if shell.as_json:
-        shell.printer.objects([{"forgotten": "all" if count is None else count}])
-    else:
-        shell.printer.line("Forgotten: " + ("all." if count is None else f"{count}."))
+        shell.tell(f"Forgotten: {gone}.", forgotten=gone)
 
 
 def _lines() -> list[str]:

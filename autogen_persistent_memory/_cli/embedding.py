@@ -17,7 +17,9 @@ _CHROMA = "chroma/"
 class UnneededEmbedding(Embedding):
     """For commands that neither search by meaning nor write: fits whatever is stored, and makes no vectors."""
 
-    id = ANY_EMBEDDING
+    def __init__(self, id: str = ANY_EMBEDDING) -> None:
+        self.id = id
+        super().__init__()
 
     @property
     def config(self) -> Any:

@@ -135,17 +135,37 @@ class Shell:
             return named_embedding(name, id)
         if id is not None:
             raise ValueError("--embedding-id belongs to --embedding module:function.")
-        stored = self._made_by(namespace)
+        stored = self.made_by(check_namespace(namespace))
         return recorded_embedding(stored[0]) if stored else MiniLMEmbedding()
 
-    def _made_by(self, namespace: str) -> list[str]:
-        check_namespace(namespace)
+    def common_embedding(self, name: str | None, id: str | None) -> Embedding:
+        """The embedding that is named, else the one that all of the store was written with, else the usual one."""
+        if name is not None:
+            return named_embedding(name, id)
+        known = self.made_by()
+        return recorded_embedding(known[0]) if len(known) == 1 else MiniLMEmbedding()
+
+    def made_by(self, namespace: str | None = None) -> list[str]:
+        """The ids of the embeddings that a namespace, or the whole store, was written with."""
         try:
             with self.connection() as connection:
                 inventory: list[Stored] = self.run(connection.inventory())
         except NothingFoundError:
             return []
-        return [stored.embedding for stored in inventory if stored.namespace == namespace and stored.shelf != "values"]
+        return list(
+            dict.fromkeys(
+                stored.embedding
+                for stored in inventory
+                if stored.shelf != "values" and namespace in (None, stored.namespace)
+            )
+        )
+
+    def tell(self, sentence: str, **facts: object) -> None:
+        """Print what was done: in words, or as facts for a program."""
+        if self.as_json:
+            self.printer.objects([facts])
+        else:
+            self.printer.line(sentence)
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Go on only if the user says so.

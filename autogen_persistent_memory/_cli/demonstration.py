@@ -1,0 +1,84 @@
+"""The command that shows what this is all about: an agent that remembers across two processes, with a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+import typer
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.messages import MemoryQueryEvent
+
+from .._errors import PersistentMemoryError
+from .._memory import PersistentMemory
+from .._stores import EmbeddedStore
+from .commands import command
+from .shell import Shell
+
+MONDAY = [
+    ("Hi, I am Sarah, and I prefer TypeScript.", "Nice to meet you, Sarah!"),
+    ("We decided to use SQLite because it needs no server.", "A fine choice to start with."),
+    ("We migrated from SQLite to PostgreSQL, because of JSONB.", "PostgreSQL it is."),
+]
+FRIDAY = [
+    ("Which language should the example use?", "TypeScript, as you prefer it."),
+    ("Which database do we use?", "PostgreSQL, because of JSONB."),
+    ("What is the weather like on Mars?", "Cold and dusty."),
+]
+_DAYS = {"Monday": MONDAY, "Friday, in a new process": FRIDAY}
+
+
+def add_demonstration(app: typer.Typer) -> None:
+    """Add this command."""
+
+    @command(app, "demo")
+    def demo(shell: Shell) -> None:
+        """See an agent remember across two processes; the model is scripted, and nothing is left behind."""
+        with tempfile.TemporaryDirectory() as folder:
+            for day in _DAYS:
+                if not shell.as_json:
+                    shell.printer.line(f"── {day} ──", style="bold")
+                for line in _lines_of(day, folder):
+                    if shell.as_json:
+                        shell.printer.objects([{"day": day, **line}])
+                    else:
+                        shell.printer.line(f"{line['who']:>10}  {line['text']}")
+
+
+def _lines_of(day: str, folder: str) -> list[dict[str, str]]:
+    """What was said and remembered in a process of its own."""
+    process = [sys.executable, "-m", __name__, day, folder]
+    answer = subprocess.run(process, stdout=subprocess.PIPE, encoding="utf-8", check=False)
+    if answer.returncode:
+        raise PersistentMemoryError("The demonstration failed; what is wrong stands above. Please report it.")
+    return [json.loads(line) for line in answer.stdout.splitlines()]
+
+
+async def live(day: str, folder: str) -> None:
+    """A day in the life of an agent, as lines of JSON."""
+    from autogen_ext.models.replay import ReplayChatCompletionClient
+
+    turns = _DAYS[day]
+    async with PersistentMemory("user-42", store=EmbeddedStore(folder)) as memory:
+        client = ReplayChatCompletionClient([reply for _, reply in turns])
+        agent = AssistantAgent("assistant", model_client=client, memory=[memory])
+        for question, _ in turns:
+            _tell("user", question)
+            for message in (await agent.run(task=question)).messages[1:]:
+                if isinstance(message, MemoryQueryEvent):
+                    for recalled in message.content:
+                        _tell("remembers", recalled.content)
+                else:
+                    _tell("assistant", message.to_text())
+
+
+def _tell(who: str, text: Any) -> None:
+    print(json.dumps({"who": who, "text": str(text)}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(live(*sys.argv[1:]))

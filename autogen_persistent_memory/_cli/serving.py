@@ -1,0 +1,134 @@
+"""The command that shares an embedded store: `chroma run` on loopback, while this process holds the store's lock."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .._errors import StoreUnavailableError
+from .._ownership import Ownership
+from .._stores import EmbeddedStore
+from .commands import command
+from .shell import Shell
+
+_HOST = "127.0.0.1"
+_CHROMA = "import sys; from chromadb.cli.cli import app; sys.argv[0] = 'chroma'; app()"
+_STARTING_SECONDS = 60.0
+_ENDING_SECONDS = 10.0
+
+
+def add_serving(app: typer.Typer) -> None:
+    """Add this command."""
+
+    @command(app, "serve")
+    def serve(
+        shell: Shell,
+        port: Annotated[int, typer.Option(min=0, max=65535, help="The port on loopback; 0 for a free one.")] = 8000,
+    ) -> None:
+        """Share an embedded store among processes: run a Chroma server on it until Ctrl-C."""
+        store = shell.store
+        if not isinstance(store, EmbeddedStore):
+            raise ValueError("Only a folder can be served; leave out --server.")
+        with shell.connection(may_be_new=True) as connection:
+            shell.run(connection.prepare())  # which makes sure that nobody else has it, and that it is sound
+        folder, chosen = store.folder(), port or _free_port()
+        with _owned(folder) as ownership, _running(folder, chosen, ownership) as server:
+            line = f'ServerStore("{_HOST}", {chosen})'
+            if shell.as_json:
+                shell.printer.objects(
+                    [{"host": _HOST, "port": chosen, "path": str(folder), "pid": server.pid, "store": line}]
+                )
+            else:
+                shell.printer.line(f"Serving {folder} on {_HOST}:{chosen}. Connect to it in Python with:")
+                shell.printer.line(f'    PersistentMemory("user-42", store={line})')
+                shell.printer.line(f"or here with --server {_HOST}:{chosen}. End it with Ctrl-C.")
+            with contextlib.suppress(KeyboardInterrupt):
+                code = server.wait()
+                raise StoreUnavailableError(f"The Chroma server ended by itself, with code {code}. Start it again.")
+
+
+@contextlib.contextmanager
+def _owned(folder: Path) -> Iterator[Ownership]:
+    ownership = Ownership(folder)
+    ownership.take()
+    try:
+        yield ownership
+    finally:
+        ownership.release()
+
+
+@contextlib.contextmanager
+def _running(folder: Path, port: int, ownership: Ownership) -> Iterator[subprocess.Popen[bytes]]:
+    """A server that listens. It inherits the lock, so that the folder is locked as long as it runs, whatever befalls us."""
+    if _is_taken(port):
+        raise StoreUnavailableError(f"Port {port} of {_HOST} is in use. Choose another with --port, or a free one with 0.")
+    arguments = ["run", "--path", str(folder), "--host", _HOST, "--port", str(port)]
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    server = subprocess.Popen(
+        [sys.executable, "-c", _CHROMA, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=ownership.descriptors(),
+        start_new_session=True,  # so that Ctrl-C is for us to pass on
+    )
+    try:
+        ownership.name_holder(server.pid, " ".join(["chroma", *arguments]))
+        _wait_until_it_listens(server, port)
+        yield server
+    finally:
+        server.terminate()
+        try:
+            server.wait(_ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+        signal.signal(signal.SIGTERM, former)
+
+
+def _wait_until_it_listens(server: subprocess.Popen[bytes], port: int) -> None:
+    until = time.monotonic() + _STARTING_SECONDS
+    while not _answers(port):
+        if server.poll() is not None or time.monotonic() > until:
+            raise StoreUnavailableError(
+                f"The Chroma server did not start on port {port}. Try another port with --port, or look at what it says: "
+                "chroma run --path FOLDER"
+            )
+        time.sleep(0.05)
+
+
+def _answers(port: int) -> bool:
+    line = http.client.HTTPConnection(_HOST, port, timeout=2)
+    try:
+        line.request("GET", "/api/v2/heartbeat")
+        return line.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        line.close()
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((_HOST, port))
+        except OSError:
+            return True
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind((_HOST, 0))
+        return int(listener.getsockname()[1])
