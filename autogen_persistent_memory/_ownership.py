@@ -65,7 +65,7 @@ class Ownership:
 
     def descriptors(self) -> tuple[int, ...]:
         """What a process that is started must inherit to share the lock, so that it lasts as long as either of them."""
-        number = getattr(self._lock, "_context").lock_file_fd
+        number = self._lock._context.lock_file_fd
         return () if number is None or os.name == "nt" else (number,)
 
     def release(self) -> None:

@@ -25,7 +25,8 @@ def add_moving(app: typer.Typer) -> None:
         shell: Shell,
         file: Annotated[str, typer.Argument(metavar="[FILE]", help="Where to; - for stdout.")] = _STREAM,
         namespace: Annotated[
-            list[str] | None, typer.Option("--namespace", "-n", help="Only this one, or with a / at its end all below it.")
+            list[str] | None,
+            typer.Option("--namespace", "-n", help="Only this one, or with a / at its end all below it."),
         ] = None,
         vectors: Annotated[bool, typer.Option("--vectors", help="Also the vectors.")] = False,
     ) -> None:

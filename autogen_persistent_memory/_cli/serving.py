@@ -71,7 +71,9 @@ def _owned(folder: Path) -> Iterator[Ownership]:
 def _running(folder: Path, port: int, ownership: Ownership) -> Iterator[subprocess.Popen[bytes]]:
     """A server that listens. It inherits the lock, so that the folder is locked as long as it runs, whatever befalls us."""
     if _is_taken(port):
-        raise StoreUnavailableError(f"Port {port} of {_HOST} is in use. Choose another with --port, or a free one with 0.")
+        raise StoreUnavailableError(
+            f"Port {port} of {_HOST} is in use. Choose another with --port, or a free one with 0."
+        )
     arguments = ["run", "--path", str(folder), "--host", _HOST, "--port", str(port)]
     former = signal.signal(signal.SIGTERM, signal.default_int_handler)
     server = subprocess.Popen(
