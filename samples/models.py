@@ -10,10 +10,12 @@ Any other AutoGen `ChatCompletionClient` is one line: return it at the top of `m
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 from collections.abc import Sequence
 from functools import cache
 
+from autogen_core import EVENT_LOGGER_NAME
 from autogen_core.models import ChatCompletionClient, CreateResult, ModelInfo
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from local_model import LocalModel
@@ -31,6 +33,8 @@ def model(replies: Sequence[str | CreateResult]) -> ChatCompletionClient:
         from autogen_ext.models.openai import OpenAIChatCompletionClient
 
         return OpenAIChatCompletionClient(model=os.environ.get("OPENAI_MODEL", "gpt-4o-mini"))
+    # It would warn on every tool call that it cannot count its tokens.
+    logging.getLogger(EVENT_LOGGER_NAME).setLevel(logging.ERROR)
     return ReplayChatCompletionClient(replies, model_info=SCRIPT)
 
 
