@@ -30,11 +30,7 @@ def executed(notebook: NotebookNode) -> NotebookNode:
     """A copy of the notebook with the outputs of a run in a process and an empty folder of its own."""
     copy = nbformat.from_dict(notebook)
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join([str(SAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])]),
-            "IPYTHONDIR": folder,
-            "JUPYTER_RUNTIME_DIR": folder,
-        }
+        paths = [str(SAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])]
         client = NotebookClient(
             copy,
             timeout=SECONDS_A_CELL,
@@ -43,7 +39,7 @@ def executed(notebook: NotebookNode) -> NotebookNode:
             resources={"metadata": {"path": folder}},
             config=Config(KernelManager={"transport": "ipc", "ip": f"{folder}/kernel"}),  # sockets in files, no ports
         )
-        client.execute(env=environment)
+        client.execute(env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)})
     return tidied(copy)
 
 
