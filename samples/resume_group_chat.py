@@ -2,6 +2,7 @@
 
 Run `python samples/resume_group_chat.py`. The first process saves the team after every turn, and dies without a goodbye when
 two of three have spoken. The second process builds the same team and loads what was saved: it is the third one's turn.
+At last somebody joins who was not there, and is told how it went.
 
 The model is scripted; samples/models.py says how to use a real one.
 """
@@ -20,7 +21,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from models import model
 from showing import show, show_run
 
-from autogen_persistent_memory import EmbeddedStore, PersistentMemory
+from autogen_persistent_memory import EmbeddedStore, PersistentMemory, SessionMemory
 
 TASK = "Plan a day out for twelve people. We have 600 euros."
 BEFORE = [
@@ -53,6 +54,13 @@ async def talk(path: str, replies: list[str]) -> None:
             os._exit(9)  # a crash: nothing is closed, nothing is flushed
 
 
+async def join(path: str) -> None:
+    """An agent that has no state to load: a `SessionMemory` tells it the conversation, as far as its budget reaches."""
+    async with SessionMemory("team/day-out", "day-out", store=EmbeddedStore(path)) as session:
+        agent = AssistantAgent("guest", model_client=model(["At nine, by bus."]), memory=[session])
+        await show_run(agent.run_stream(task="When and how do we leave?"))
+
+
 def main() -> None:
     """Run both processes, one after the other, on one folder."""
     if len(sys.argv) == 3:
@@ -63,6 +71,8 @@ def main() -> None:
         ended = subprocess.run([sys.executable, __file__, "before", folder], check=False)
         print(f"\n── It died ({ended.returncode}); the second process ──", flush=True)
         subprocess.run([sys.executable, __file__, "after", folder], check=True)
+        print("\n── A guest ──")
+        asyncio.run(join(folder))
 
 
 if __name__ == "__main__":

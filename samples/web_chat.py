@@ -3,6 +3,7 @@
     python samples/web_chat.py                                             serves on http://127.0.0.1:8080 until Ctrl-C
     curl -N 127.0.0.1:8080/users/ann/chats/monday -d "I prefer tea."       talk; the reply comes as it is written
     curl 127.0.0.1:8080/users/ann/memories                                 what is known about Ann
+    curl 127.0.0.1:8080/users/ann/chats                                    what she talked about
 
 Stop it and start it again: chats go on where they were. The memories live in ~/.autogen_memory, or where AUTOGEN_MEMORY_PATH
 says. In real life the name of the user comes from your login, not from the address; and for more than one process take a
@@ -67,6 +68,12 @@ async def memories(request: Request) -> Response:
         return JSONResponse([record.content for record in await memory.profile.records()])
 
 
+async def chats(request: Request) -> Response:
+    """The chats of a user, newest first."""
+    async with PersistentMemory(f"chat/{request.path_params['user']}", store=STORE) as memory:
+        return JSONResponse([{"name": chat.name, "messages": chat.messages} for chat in await memory.sessions()])
+
+
 async def malformed(_: Request, error: Exception) -> Response:
     """A user or a chat by a name that cannot be one."""
     return JSONResponse({"error": str(error)}, status_code=400)
@@ -83,6 +90,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
 app = Starlette(
     routes=[
         Route("/users/{user}/chats/{chat}", talk, methods=["POST"]),
+        Route("/users/{user}/chats", chats),
         Route("/users/{user}/memories", memories, methods=["GET", "DELETE"]),
     ],
     exception_handlers={NamespaceError: malformed},
