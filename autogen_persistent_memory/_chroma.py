@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._client import ClientLine, ClientSource, closed_meanwhile, join_line
+from ._inspection import Inspection
 from ._rows import namespace_of, stored_of
 from ._shelf import ChromaShelf
 from ._sources import Folder
 from ._store import ShelfName, Stored
+from ._survey import survey
 from ._values import ChromaValues
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class ChromaConnection:
         await (await self._joined()).prepare(self)
 
     def shelf(self, namespace: str, name: ShelfName, embedding_id: str) -> ChromaShelf:
-        return ChromaShelf(self._call, namespace, name, embedding_id)
+        return ChromaShelf(self._call, namespace, name, embedding_id, self._unindexed)
 
     def values(self, namespace: str) -> ChromaValues:
         return ChromaValues(self._call, namespace, self.lock)
@@ -60,6 +62,22 @@ class ChromaConnection:
     async def alone(self, work: Callable[[], T]) -> T:
         await self.prepare()
         return await (await self._joined()).alone(work)
+
+    async def examine(self) -> Inspection:
+        """How the collections are: read from the folder itself, or as far as it can be seen through Chroma."""
+        line = await self._joined()
+        if line.source.in_folder:
+            return await line.apart(self, line.source.examine)
+        return await self._call(survey)
+
+    async def clean(self, orphans: Sequence[Path]) -> Path | None:
+        """Before a repair: make a backup and delete those indexes, if this is a folder; where the backup is."""
+        line = await self._joined()
+        return await line.apart(self, lambda: line.source.clean(orphans)) if line.source.in_folder else None
+
+    async def drop(self, name: str) -> None:
+        """Delete a collection for good."""
+        await self._call(lambda client: client.delete_collection(name), writes=True)
 
     @asynccontextmanager
     async def lock(self, namespace: str) -> AsyncIterator[None]:
@@ -92,6 +110,10 @@ class ChromaConnection:
             return await (await self._joined()).call(self, use, writes=writes)
         finally:
             self._calls -= 1
+
+    async def _unindexed(self) -> dict[str, set[str]]:
+        await self.prepare()
+        return (await self._joined()).source.unindexed
 
     async def _joined(self) -> ClientLine:
         if self._is_closed:

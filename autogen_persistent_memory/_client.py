@@ -9,8 +9,9 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ._errors import EmbeddingMismatchError, PersistentMemoryError, StoreLockedError, StoreUnavailableError
@@ -19,6 +20,8 @@ from ._threads import DaemonPool, importing
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
+
+    from ._inspection import Inspection
 
 T = TypeVar("T")
 _READERS = 8
@@ -36,11 +39,28 @@ class ClientSource(Protocol):
     def writers(self) -> int:
         """How many threads may write at a time."""
 
+    @property
+    def in_folder(self) -> bool:
+        """Whether this process has the store in a folder."""
+
+    @property
+    def unindexed(self) -> dict[str, set[str]]:
+        """By collection the ids of rows that were found without vectors when the client was opened."""
+
     def identity(self) -> tuple[str, ...]:
         """Equal for two sources of the same data."""
 
     def open(self) -> ClientAPI:
         """Open a client."""
+
+    def pause(self, client: ClientAPI) -> None:
+        """Close a client, but keep the store for this process until it is opened again."""
+
+    def examine(self) -> Inspection:
+        """What lies in the store's folder; only while no client is open."""
+
+    def clean(self, orphans: Sequence[Path]) -> Path:
+        """Copy the documents to a new backup, and delete those indexes; where the backup is."""
 
     def close(self, client: ClientAPI) -> None:
         """Close a client."""
@@ -61,7 +81,7 @@ class ClientLine:
         self._calls = 0
         self._is_paused = False
         self._client: ClientAPI | None = None
-        self._opening: Future[ClientAPI] | None = None
+        self._opening: Future[None] | None = None
         self._closing: Future[None] | None = None
         self._users: weakref.WeakSet[object] = weakref.WeakSet()
         self._locks: weakref.WeakValueDictionary[str, CrossLoopLock] = weakref.WeakValueDictionary()
@@ -83,6 +103,14 @@ class ClientLine:
     async def prepare(self, user: object) -> None:
         """Do the part of opening that is work of this machine alone."""
         await asyncio.get_running_loop().run_in_executor(self._readers, self._prepare, user)
+
+    async def apart(self, user: object, work: Callable[[], T]) -> T:
+        """Run work in a thread while the client is closed; whoever wants to use it meanwhile waits.
+
+        Raises:
+            PersistentMemoryError: It failed; the message says what to do.
+        """
+        return await asyncio.get_running_loop().run_in_executor(_closers, self._apart, user, work)
 
     async def leave(self, user: object) -> None:
         """One user less; the last one closes the client, once no call is under way any more."""
@@ -175,12 +203,42 @@ class ClientLine:
                 self._open(attempt)
             attempt.result()
 
+    def _apart(self, user: object, work: Callable[[], T]) -> T:
+        while True:
+            with self._mutex:
+                if user not in self._users:
+                    raise closed_meanwhile()
+                busy = self._opening or self._closing
+                if busy is None or (busy is self._closing and busy.done()):
+                    pause: Future[None] = Future()
+                    self._opening = pause
+                    client, self._client = self._client, None
+                    break
+            wait([busy])
+        try:
+            import_chroma()
+            if client is not None:
+                self._until_idle()
+                self.source.pause(client)
+            return work()
+        except PersistentMemoryError:
+            raise
+        except BaseException as error:
+            raise _translated(error, self.source) from error
+        finally:
+            with self._mutex:
+                self._opening = None
+            pause.set_result(None)
+
     def _close(self, client: ClientAPI) -> None:
-        with self._idle:
-            self._idle.wait_for(lambda: self._calls == 0, timeout=_CLOSING_SECONDS)
+        self._until_idle()
         self.source.close(client)
 
-    def _open(self, attempt: Future[ClientAPI]) -> None:
+    def _until_idle(self) -> None:
+        with self._idle:
+            self._idle.wait_for(lambda: self._calls == 0, timeout=_CLOSING_SECONDS)
+
+    def _open(self, attempt: Future[None]) -> None:
         try:
             import_chroma()
             if self._closing is not None:
@@ -193,7 +251,7 @@ class ClientLine:
             return
         with self._mutex:
             self._opening, self._client = None, client
-        attempt.set_result(client)
+        attempt.set_result(None)
 
 
 _forked_from: int | None = None

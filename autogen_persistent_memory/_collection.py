@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from ._errors import EmbeddingMismatchError, SchemaVersionError
 from ._migrations import is_newer, migrated, schema_version
@@ -34,6 +34,7 @@ class NamespaceCollection:
         self._name = collection_name(namespace, shelf)
         self._rebuilt_name = f"{self._name}.rebuilt"
         self._found: Collection | None = None
+        self._found_by: ClientAPI | None = None
 
     async def read(self, use: Callable[[Collection], T], default: T) -> T:
         """Use the collection if there is one, else answer the default."""
@@ -85,6 +86,8 @@ class NamespaceCollection:
                     raise
 
     def _find(self, client: ClientAPI) -> Collection | None:
+        if self._found_by is not client:  # it was closed and opened again, and what was found belongs to the old one
+            self._found, self._found_by = None, client
         if self._found is not None:
             return self._found
         found = get_collection(client, self._name)
@@ -132,6 +135,22 @@ def get_collection(client: ClientAPI, name: str) -> Collection | None:
         return client.get_collection(name, embedding_function=None)
     except NotFoundError:
         return None
+
+
+def vectors_of(collection: Collection, ids: Sequence[str]) -> dict[str, Any]:
+    """The vectors of these rows, as far as they have one: Chroma fails for all of them if one has none."""
+    from chromadb.errors import InternalError
+
+    if not ids:
+        return {}
+    try:
+        answer = collection.get(ids=list(ids), include=["embeddings"])
+    except InternalError:
+        if len(ids) == 1:
+            return {}
+        middle = len(ids) // 2
+        return vectors_of(collection, ids[:middle]) | vectors_of(collection, ids[middle:])
+    return dict(zip(answer["ids"], cast(Any, answer["embeddings"]), strict=True))
 
 
 def delete_rows(collection: Collection, ids: Sequence[str]) -> int:

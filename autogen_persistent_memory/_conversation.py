@@ -29,7 +29,7 @@ _REQUEST = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?\n])")
-_HANDOFF = re.compile(r"Transferred to \S+, adopting the role of ")
+_HANDOFF = re.compile(r"Transferred to \S+, adopting the role of |relevant previous messages\Z")
 _NAMED = re.compile(r"\(id: ([0-9a-f]{32})\)$", re.MULTILINE)
 _ANSWER = re.compile(
     rf"^(?:- .*{_NAMED.pattern}|Memory (?:stored|forgotten) {_NAMED.pattern}|{re.escape(NOTHING_FOUND)}$)\n?",
@@ -98,6 +98,28 @@ def is_said(message: LLMMessage) -> bool:
     return bool(text) and not text.isspace() and not is_handoff(text)
 
 
+def without_thoughts(messages: Iterable[LLMMessage]) -> list[LLMMessage]:
+    """The messages without what others thought and called as they handed over.
+
+    AutoGen puts that before their handoff message, as if the agent itself had said it; but nobody's own words are followed
+    by those of another with the same name.
+    """
+    kept: list[LLMMessage] = []
+    following: LLMMessage | None = None
+    for message in reversed(list(messages)):
+        if block_id_of(message) is None and not isinstance(message, FunctionExecutionResultMessage):
+            is_thought = (
+                isinstance(message, AssistantMessage)
+                and isinstance(following, UserMessage)
+                and following.source == message.source
+            )
+            following = message
+            if is_thought:
+                continue
+        kept.append(message)
+    return kept[::-1]
+
+
 def is_handoff(text: str) -> bool:
     """Whether it is only AutoGen's note that somebody else goes on."""
     return _HANDOFF.match(text) is not None
@@ -121,21 +143,25 @@ class VisibleText:
         texts = [text_of(message) for message in messages]
         self._said = {_plain(text) for text in texts}
         self._told = [_plain(_without_questions(text)) for text in texts]
+        self._recalled = [_plain(text_of(message)) for message in messages if block_id_of(message) is not None]
 
     def shows(self, record: MemoryRecord) -> bool:
         """Whether a memory stands there, as whole words.
 
-        A question tells nothing, it wants to be told; so a fact does not count as visible where it is only asked for.
+        A question tells nothing, it wants to be told; so a fact does not count as visible where it is only asked for. A
+        message that asks does, where it was said or another memory shows it.
         """
         if record.id in self._named:
             return True
         wanted = _plain(record.content)
-        if wanted in self._said and record.kind == "interaction":
+        is_message = record.kind == "interaction"
+        if is_message and wanted in self._said:
             return True
-        if not any(wanted in text for text in self._told):
+        texts = [text for text in (*self._told, *(self._recalled if is_message else ())) if wanted in text]
+        if not texts:
             return False
         words = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
-        return any(words.search(text) for text in self._told)
+        return any(words.search(text) for text in texts)
 
 
 def _without_questions(text: str) -> str:

@@ -61,7 +61,7 @@ class Engine:
     def holdings(self) -> Holdings:
         """What the namespace holds, on a store that opens itself when it is used."""
         if self._holdings is None:
-            self._holdings = Holdings(self.namespace, self.store.connect(), self.embedding.id)
+            self._holdings = Holdings(self.namespace, self.store.connect(), self.embedding.id, self._vectors)
         return self._holdings
 
     async def prepare(self) -> None:
@@ -75,6 +75,7 @@ class Engine:
             return
         await self._write_usage()
         await self.sweep()
+        await self.holdings.settle()
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop), return_exceptions=True)
 
@@ -420,13 +421,24 @@ class Engine:
 
     async def reembed(self, progress: Progress) -> int:
         """Make the vectors of the whole namespace anew with this engine's embedding; how many."""
+        return await self._rebuild("Embedding anew", progress)
 
+    async def compact(self, progress: Progress) -> int:
+        """Copy what the namespace holds, with its vectors, so that those of deleted records are gone; how many."""
+        return await self._rebuild("Compacting", progress, keep=True)
+
+    async def _rebuild(self, title: str, progress: Progress, *, keep: bool = False) -> int:
         async with self.holdings.lock():
             total = sum([await self.holdings.shelf(name).size() for name in SHELVES])
-            async with progress_of(total, "Embedding anew", progress) as done:
+            async with progress_of(total, title, progress) as done:
                 for name in SHELVES:
-                    await self.holdings.shelf(name).rebuild(self._vectors, done)
+                    await self.holdings.shelf(name).rebuild(self._vectors, done, keep=keep)
         return total
+
+    async def reindex(self, shelf: ShelfName, ids: Sequence[str]) -> None:
+        """Make vectors anew for records that have none."""
+        async with self.holdings.lock():
+            await self.holdings.shelf(shelf).reindex(ids, self._vectors)
 
     def _keep_house_soon(self) -> None:
         """Write counters and sweep a moment after the turn, when the agent waits for its model."""

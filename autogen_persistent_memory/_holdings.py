@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
@@ -10,26 +11,38 @@ from typing import TypeVar
 
 from ._catalogue import Catalogue
 from ._embeddings import Vectors
+from ._errors import PersistentMemoryError
 from ._records import MemoryRecord, Selection, in_order
-from ._store import SHELVES, Connection, Near, Shelf, ShelfName, Values
+from ._store import SHELVES, Connection, Embed, Near, Shelf, ShelfName, Values
 from ._threads import in_thread
+
+logger = logging.getLogger("autogen_persistent_memory")
 
 T = TypeVar("T")
 _OPENING_PATIENCE = 5.0
 PATIENCE = 0.5
 """Seconds an agent waits for what this process knows of a large namespace; until then it recalls by meaning alone."""
+_MENDING_PATIENCE = 3.0
 
 
 class Holdings:
     """The shelves of one namespace, and the catalogue of them that all memories of the process share."""
 
-    def __init__(self, namespace: str, connection: Connection, embedding_id: str) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        connection: Connection,
+        embedding_id: str,
+        embed: Embed,
+    ) -> None:
         self.connection = connection
+        self._embed = embed
         self._namespace = namespace
         self._shelves = {name: connection.shelf(namespace, name, embedding_id) for name in SHELVES}
         self._catalogue: Catalogue | None = None
         self._numbers: _Numbers | None = None
         self._building: asyncio.Task[None] | None = None
+        self._mending: asyncio.Task[None] | None = None
 
     async def prepare(self) -> None:
         """Do the slow part of opening, if it is work of this machine alone."""
@@ -183,6 +196,30 @@ class Holdings:
     async def _build(self, catalogue: Catalogue) -> None:
         async with self.lock():
             await catalogue.build(self._shelves)
+        if self.connection.exclusive:
+            self._mending = asyncio.get_running_loop().create_task(self._mend())
+            await asyncio.wait({self._mending}, timeout=_MENDING_PATIENCE)
+
+    async def settle(self) -> None:
+        """Wait until vectors that were lost are made anew, if that is under way."""
+        if self._mending is not None and self._mending.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait({self._mending})
+
+    async def _mend(self) -> None:
+        """Make vectors anew that were lost to a fault. Until then what they belong to is found by its words alone."""
+        try:
+            for shelf in self._shelves.values():
+                left = 1
+                while left:
+                    async with self.lock():
+                        left = await shelf.mend(self._embed)
+        except PersistentMemoryError as error:
+            logger.warning(
+                "Vectors of %r that were lost could not be made anew, and will be tried again when its store is next "
+                "opened: %s",
+                self._namespace,
+                error,
+            )
 
 
 class _Numbers(dict[tuple[ShelfName, str], int]):

@@ -6,6 +6,7 @@ drops the lock when the holder ends, however it ends, so there are no stale lock
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -42,7 +43,7 @@ class Ownership:
             self._lock.acquire()
         except Timeout:
             raise StoreLockedError(
-                f"The store {self._folder} is in use by {self._holder()}. An embedded store belongs to one process at "
+                f"The store {self._folder} is in use by {holder_of(self._folder) or 'another process'}. An embedded store belongs to one process at "
                 "a time, since two would destroy each other's vectors. Either end that process, or let both share a "
                 f"server: run `chroma run --path {self._folder}` after ending it, and pass "
                 "store=ServerStore('localhost', 8000) in each."
@@ -70,6 +71,8 @@ class Ownership:
 
     def release(self) -> None:
         """Give the folder back."""
+        with contextlib.suppress(OSError):
+            (self._folder / _HOLDER).unlink()
         self._lock.release()
 
     @classmethod
@@ -89,13 +92,15 @@ class Ownership:
             if ownership is not None:
                 ownership.release()
 
-    def _holder(self) -> str:
-        try:
-            holder = json.loads((self._folder / _HOLDER).read_text(encoding="utf-8"))
-            since = datetime.fromisoformat(holder["since"])
-            return (
-                f"process {holder['pid']} ({holder['command'] or 'python'}) on {holder['host']} "
-                f"since {since:%Y-%m-%d %H:%M:%S} UTC"
-            )
-        except (OSError, ValueError, KeyError, TypeError):
-            return "another process"
+
+def holder_of(folder: Path) -> str | None:
+    """The process that has a folder, or that ended without giving it back."""
+    try:
+        holder = json.loads((folder / _HOLDER).read_text(encoding="utf-8"))
+        since = datetime.fromisoformat(holder["since"])
+        return (
+            f"process {holder['pid']} ({holder['command'] or 'python'}) on {holder['host']} "
+            f"since {since:%Y-%m-%d %H:%M:%S} UTC"
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -50,6 +50,23 @@ async def place_block(
     return False
 
 
+def up_to_date(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+    """The messages without the blocks of the turn before, which will be replaced before the model reads them.
+
+    Those at the head cannot be told from those of this turn, and stay.
+    """
+    conversation = [message for message in messages if block_id_of(message) is None]
+    head, end = _after_head(conversation), _before_last(conversation)
+    kept: list[LLMMessage] = []
+    passed = 0
+    for message in messages:
+        is_block = block_id_of(message) is not None
+        if not is_block or passed <= head or passed >= end:
+            kept.append(message)
+        passed += not is_block
+    return kept
+
+
 def _choices(messages: Sequence[LLMMessage], text: str, system: bool) -> list[tuple[LLMMessage, int]]:
     """The block and its place, in the order in which to try them."""
     if not text:
@@ -123,7 +140,10 @@ class _State:
         if before == after:
             return
         if _is_plain(context):
+            held: list[LLMMessage] = context._messages
             await context.load_state({"messages": [entry.raw for entry in after]})
+            # Other memories on the agent hold on to the list, to hear in it what the agent says last.
+            held[:], context._messages = context._messages, held
         else:
             raw = [entry.raw if isinstance(entry.raw, dict) else entry.raw.model_dump() for entry in after]
             await context.load_state({**self._saved, "messages": raw})

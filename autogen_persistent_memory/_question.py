@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
 from ._config import RecallPolicy
-from ._conversation import is_said, text_of
+from ._conversation import is_said, text_of, without_thoughts
 from ._records import Query
 
 _LONGEST = 1000
@@ -58,7 +58,7 @@ def question(messages: Sequence[LLMMessage], policy: RecallPolicy) -> Query | No
     """
     if policy.query is not None:
         return Query(policy.query)
-    said = [message for message in messages if is_said(message)]
+    said = [message for message in without_thoughts(messages) if is_said(message)]
     asked = _asked(said, policy)
     if asked is None:
         return None

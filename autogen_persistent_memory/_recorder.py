@@ -10,12 +10,11 @@ from typing import TypeVar
 
 from autogen_core.model_context import ChatCompletionContext
 
-from ._capture import Captured, Ledger, Utterance, said_by, said_in
+from ._capture import Captured, Ledger, Utterance, moment, said_by, said_in
 from ._conversation import everything_in, live_messages
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._extraction import Extractor, Message, learned
-from ._locks import CrossLoopLock
 from ._records import FACTS, MESSAGES, Draft, MemoryRecord, Selection, draft, in_order, stable_id
 from ._secrets import redact
 from ._study import Study
@@ -37,8 +36,7 @@ class Recorder:
         if extractor is not None and extractor.every is not None:
             self._study = Study(engine, session, extractor, extractor.every)
         self._books: Ledger | None = None
-        self._listening = CrossLoopLock()
-        self._overheard: list[Utterance] = []
+        self._overheard: list[tuple[object, deque[Utterance], int]] = []
         self._heard: list[tuple[Message, bool]] = []
         self._messages: list[Draft] = []
         self._writing: asyncio.Task[None] | None = None
@@ -51,16 +49,20 @@ class Recorder:
         The messages themselves are stored by `settle`, after the recall: Chroma would let one wait for the other. The replies
         that other agents gave meanwhile are taken in first, so that everything is captured in its order.
         """
-        ledger = await self._ledger()
-        for other in ledger.contexts:
-            messages = live_messages(other) or await everything_in(other)
-            if other is not context and ledger.place_of(other).has_a_reply(messages):
-                await self._hear(other, ledger)
-        await self._hear(context, ledger)
+        ledger, since = await self._ledger(), moment()
+        await self._hear_replies(ledger, since, but=context)
+        await self._hear(context, ledger, since)
 
-    async def _hear(self, context: ChatCompletionContext, ledger: Ledger) -> None:
+    async def _hear_replies(self, ledger: Ledger, since: int, but: ChatCompletionContext | None = None) -> None:
+        """Take in what agents have replied by now; whoever replies while we do was asked at the same time, not before."""
+        others = [other for other in ledger.contexts if other is not but]
+        replied = [other for other in others if ledger.place_of(other).has_a_reply(await everything_in(other))]
+        for other in replied:
+            await self._hear(other, ledger, since)
+
+    async def _hear(self, context: ChatCompletionContext, ledger: Ledger, since: int) -> None:
         place = ledger.place_of(context)
-        async with self._listening:
+        async with ledger.listening:
             live, messages = live_messages(context), await everything_in(context)
             behind = place.left_behind(messages if live is None else live)
             news, goes_on = place.unheard(messages)
@@ -70,7 +72,9 @@ class Recorder:
             captured = ledger.hear(place, said_before)
             place.note(messages, live)
             captured += (
-                ledger.hear(place, said_now) if goes_on else ledger.hear_anew(place, said_now, is_first=is_first)
+                ledger.hear(place, said_now)
+                if goes_on
+                else ledger.hear_anew(place, said_now, is_first=is_first, since=since)
             )
             self._note(captured, ledger)
         await self._learn()
@@ -93,27 +97,32 @@ class Recorder:
         finally:
             await hearing.end(self._engine.policy.deadline)
 
-    async def overhear(self, whose: object, utterances: deque[Utterance]) -> None:
-        """Take in what was said in a stream, one after the other."""
+    async def listen_in(self, since: int) -> None:
+        """A stream begins: what was said before it comes before it."""
+        await self._hear_replies(await self._ledger(), since)
+
+    async def overhear(self, whose: object, utterances: deque[Utterance], since: int) -> None:
+        """Take in what was said in a stream that began at a moment, one after the other."""
         ledger = await self._ledger()
-        place = ledger.place_of(whose)
+        place = ledger.place_of(whose, since=since)
         while utterances:
-            async with self._listening:
+            async with ledger.listening:
                 clean = await self._clean([utterances[0]])
                 self._note(ledger.hear(place, clean), ledger)
                 utterances.popleft()
             await self._learn()
 
-    def stop_listening(self, whose: object, left: Sequence[Utterance]) -> None:
+    def stop_listening(self, whose: object, left: deque[Utterance], since: int) -> None:
         """A stream has ended; what is left of it could not be taken in yet."""
-        if self._books is not None:
+        if left:
+            self._overheard.append((whose, left, since))
+        elif self._books is not None:
             self._books.leave(whose)
-        self._overheard += left
 
     async def tell(self, utterances: Sequence[Utterance]) -> list[MemoryRecord]:
         """Take in a finished transcript; the facts it tells."""
         ledger = await self._ledger()
-        async with self._listening:
+        async with ledger.listening:
             self._note(ledger.hear_transcript(await self._clean(utterances)), ledger)
         facts = await self._learn()
         await self._write_messages()
@@ -126,7 +135,7 @@ class Recorder:
         What is added here is expected to be heard from agents as well, and then not stored again.
         """
         ledger = await self._ledger()
-        async with self._listening:
+        async with ledger.listening:
             (said,) = await self._clean([Utterance(message.source or "", message.content.strip())])
             known = ledger.last(said)
             is_new = ledger.hear_again(self, said)
@@ -171,15 +180,13 @@ class Recorder:
         if self._books is None and not (self._overheard or self._heard or self._messages):
             return
         ledger = await self._ledger()
-        if self._overheard:
-            waiting = deque(self._overheard)
-            self._overheard = []
-            try:
-                await self.overhear(waiting, waiting)
-            finally:
-                self.stop_listening(waiting, waiting)
+        while self._overheard:
+            whose, left, since = self._overheard[0]
+            await self.overhear(whose, left, since)
+            self._overheard.pop(0)
+            ledger.leave(whose)
         for context in ledger.contexts:
-            await self._hear(context, ledger)
+            await self._hear(context, ledger, moment())
         if self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({self._writing})
         self._writing = None
@@ -313,24 +320,28 @@ class _Hearing:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self._since = moment()
         self._waiting: deque[Utterance] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self._listens = False
+        self._task = asyncio.get_running_loop().create_task(self._take_in())
 
     def add(self, utterance: Utterance) -> None:
         self._waiting.append(utterance)
-        if self._task is None or self._task.done():
+        if self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._take_in())
 
     async def end(self, seconds: float) -> None:
         """Wait a while for what was said last; what is not taken in by then is, the next time."""
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=seconds)
-            self._task.cancel()
-        self._recorder.stop_listening(self, self._waiting)
+        await asyncio.wait({self._task}, timeout=seconds)
+        self._task.cancel()
+        self._recorder.stop_listening(self, self._waiting, self._since)
 
     async def _take_in(self) -> None:
         try:
-            await self._recorder.overhear(self, self._waiting)
+            if not self._listens:
+                await self._recorder.listen_in(self._since)
+                self._listens = True
+            await self._recorder.overhear(self, self._waiting, self._since)
             await self._recorder.settle()
         except PersistentMemoryError as error:
             logger.warning("What is said in a stream cannot be stored for now: %s", error)

@@ -302,3 +302,14 @@ class RememberingMemory(EngineMemory):
             progress: True for a progress bar on a terminal, or a function that is given (done, total).
         """
         return await self._engine.reembed(progress)
+
+    async def compact(self, *, progress: Progress = True) -> int:
+        """Rebuild the index of the namespace without the vectors of what was deleted; how many memories it holds.
+
+        Chroma keeps the vectors of deleted memories for good, and searches among them: a namespace that was churned gets
+        slow. Nothing is embedded anew, and nothing is lost if it is interrupted: run it again.
+
+        Args:
+            progress: True for a progress bar on a terminal, or a function that is given (done, total).
+        """
+        return await self._engine.compact(progress)

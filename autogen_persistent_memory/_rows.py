@@ -50,6 +50,11 @@ def stored_of(metadata: Mapping[str, Any] | None) -> Stored | None:
     return Stored(*(metadata[f"apm_{name}"] for name in ("namespace", "shelf", "embedding", "schema")))
 
 
+def is_ours(name: str, metadata: Mapping[str, Any] | None) -> bool:
+    """Whether a collection was made by this package, even if it does not say any more for whom."""
+    return name.startswith(f"{_PREFIX}.") or namespace_of(metadata) is not None
+
+
 def to_metadata(record: MemoryRecord) -> Metadata:
     """The metadata of a record's row. Keys that do not apply are None, which makes Chroma drop their old values."""
     fields: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}

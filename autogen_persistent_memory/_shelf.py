@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from ._collection import Caller, NamespaceCollection, delete_rows, get_collection
+from ._collection import Caller, NamespaceCollection, delete_rows, get_collection, vectors_of
 from ._embeddings import Vector, Vectors
 from ._errors import StoreUnavailableError
 from ._records import MemoryRecord, Selection
 from ._rows import Metadata, to_metadata, to_record, to_usage, to_where
-from ._store import Near, ShelfName
+from ._store import Embed, Near, ShelfName
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -30,8 +31,16 @@ _REBUILD_ROUNDS = 20
 class ChromaShelf(NamespaceCollection):
     """The records of a namespace, profile or sessions, in a collection of their own."""
 
-    def __init__(self, call: Caller, namespace: str, name: ShelfName, embedding_id: str) -> None:
+    def __init__(
+        self,
+        call: Caller,
+        namespace: str,
+        name: ShelfName,
+        embedding_id: str,
+        unindexed: Callable[[], Awaitable[dict[str, set[str]]]],
+    ) -> None:
         super().__init__(call, namespace, name, embedding_id)
+        self._unindexed = unindexed
 
     async def put(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
         for part in _chunks(len(records)):
@@ -86,11 +95,18 @@ class ChromaShelf(NamespaceCollection):
         return sum([await self.change(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(len(ids))])
 
     async def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
-        def vectors(collection: Collection) -> dict[str, Vector]:
-            answer: Any = collection.get(ids=list(ids), include=["embeddings"])
-            return dict(zip(answer["ids"], answer["embeddings"], strict=True))
+        return await self.read(partial(vectors_of, ids=ids), {})
 
-        return await self.read(vectors, {})
+    async def mend(self, embed: Embed) -> int:
+        unindexed = (await self._unindexed()).get(self._name, set())
+        page = list(islice(unindexed, _REBUILD_PAGE))
+        await self.reindex(page, embed)
+        unindexed.difference_update(page)
+        return len(unindexed)
+
+    async def reindex(self, ids: Sequence[str], embed: Embed) -> None:
+        records = await self.get(ids)
+        await self.put(records, await embed(records))
 
     async def settle(self) -> None:
         await self._call(lambda client: None, writes=True)
@@ -103,15 +119,13 @@ class ChromaShelf(NamespaceCollection):
             lambda client: self._use(client, lambda collection: collection.count(), 0, any_embedding=True)
         )
 
-    async def rebuild(
-        self, embed: Callable[[Sequence[MemoryRecord]], Awaitable[Vectors]], done: Callable[[int], None]
-    ) -> None:
+    async def rebuild(self, embed: Embed, done: Callable[[int], None], *, keep: bool = False) -> None:
         """Copy everything into a new collection until both hold the same, then let that take the old one's place.
 
         Another process may write meanwhile: each round copies what changed since the one before.
         """
         old = await self._call(
-            lambda client: self._use(client, lambda collection: _checked(collection), None, any_embedding=True)
+            lambda client: self._use(client, lambda collection: _checked(collection), None, any_embedding=not keep)
         )
         if old is None:
             return
@@ -126,7 +140,7 @@ class ChromaShelf(NamespaceCollection):
             for start in range(0, len(changed), _REBUILD_PAGE):
                 ids = changed[start : start + _REBUILD_PAGE]
                 page = await self._call(partial(self._get_from, old, ids))
-                vectors = await embed(page)
+                vectors = await (self._kept(old, page, embed) if keep else embed(page))
                 for part in _chunks(len(page)):
                     await self._call(partial(_upsert_into, new, page[part], vectors[part]), writes=True)
                 done(len([id for id in ids if id not in copied]))
@@ -135,10 +149,18 @@ class ChromaShelf(NamespaceCollection):
             copied = present
         else:
             raise StoreUnavailableError(
-                f"The memories of {self._namespace!r} change faster than they can be embedded anew. Nothing was changed; "
+                f"The memories of {self._namespace!r} change faster than they can be copied. Nothing was changed; "
                 "try again when fewer processes write to them."
             )
         await self._call(partial(self._take_place, new), writes=True)
+
+    async def _kept(self, old: Collection, page: Sequence[MemoryRecord], embed: Embed) -> Vectors:
+        """The vectors of these records, made anew where they are lost."""
+        ids = [record.id for record in page]
+        there = await self._call(lambda client: vectors_of(old, ids))
+        lost = [record for record in page if record.id not in there]
+        made = dict(zip([record.id for record in lost], await embed(lost), strict=True))
+        return [there[id] if id in there else made[id] for id in ids]
 
     def _start_over(self, client: ClientAPI) -> Collection:
         if get_collection(client, self._rebuilt_name) is not None:

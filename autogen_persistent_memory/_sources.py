@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._config import PATH_VARIABLE, ServerStoreConfig
 from ._errors import StoreUnavailableError
-from ._ownership import Ownership
+from ._inspection import Inspection
+from ._mending import Mending, clean, examine
+from ._ownership import Ownership, holder_of
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -24,11 +29,13 @@ class Folder:
     """Opens Chroma on a folder, which it takes for this process."""
 
     local = True
+    in_folder = True
     writers = 1
 
     def __init__(self, path: str) -> None:
         self._given = path
         self._ownership: Ownership | None = None
+        self._mending: Mending | None = None
 
     @cached_property
     def path(self) -> Path:
@@ -40,22 +47,67 @@ class Folder:
 
     def open(self) -> ClientAPI:
         self.path.mkdir(parents=True, exist_ok=True)
-        ownership = Ownership(self.path)
-        ownership.take()
+        ownership = self._ownership or self._own()
         try:
+            mending = Mending(self.path)
+            mending.before_opening()
             client = open_folder(self.path)
+            try:
+                mending.after_opening(client)
+            except BaseException:
+                client.close()
+                raise
         except BaseException:
             ownership.release()
+            self._ownership = None
             raise
-        self._ownership = ownership
+        self._ownership, self._mending = ownership, mending
         return client
+
+    def _own(self) -> Ownership:
+        ownership = Ownership(self.path)
+        ownership.take()
+        return ownership
+
+    def pause(self, client: ClientAPI) -> None:
+        client.close()
+        if self._mending is not None:
+            self._mending.after_closing()
 
     def close(self, client: ClientAPI) -> None:
         try:
-            client.close()
+            self.pause(client)
         finally:
             if self._ownership is not None:
                 self._ownership.release()
+                self._ownership = None
+
+    def examine(self) -> Inspection:
+        if not self.path.exists():
+            return Inspection()
+        last = holder_of(self.path) if self._ownership is None else None
+        with self._owned():
+            return replace(examine(self.path), abandoned_by=last)
+
+    def clean(self, orphans: Sequence[Path]) -> Path:
+        with self._owned():
+            return clean(self.path, orphans)
+
+    @contextmanager
+    def _owned(self) -> Iterator[None]:
+        """Keep other processes out, also while no client is open."""
+        if self._ownership is not None:
+            yield
+            return
+        ownership = self._own()
+        try:
+            yield
+        finally:
+            ownership.release()
+
+    @property
+    def unindexed(self) -> dict[str, set[str]]:
+        return {} if self._mending is None else self._mending.unindexed
 
     def describe(self, error: BaseException) -> str:
         path, number = self.path, getattr(error, "errno", None)
@@ -74,7 +126,23 @@ class Folder:
         )
 
 
-class Server:
+class _Elsewhere:
+    """A store that has no folder of its own for us to look into."""
+
+    in_folder = False
+    unindexed: dict[str, set[str]] = {}  # noqa: RUF012 (stays empty)
+
+    def pause(self, client: ClientAPI) -> None:
+        raise NotImplementedError
+
+    def examine(self) -> Inspection:
+        raise NotImplementedError
+
+    def clean(self, orphans: Sequence[Path]) -> Path:
+        raise NotImplementedError
+
+
+class Server(_Elsewhere):
     """Opens a client to a Chroma server, every call of which has a timeout."""
 
     local = False
@@ -146,7 +214,7 @@ class Server:
         )
 
 
-class Ram:
+class Ram(_Elsewhere):
     """Gives each id a database of its own in Chroma's one in-memory instance, which lives as long as the process."""
 
     local = True

@@ -25,6 +25,8 @@ Space = Literal["value", "state", "mark", "summary", "import"]
 are what models wrote of conversations; imports tell what imported memories were merged into."""
 Near = dict[str, float]
 """Ids, each with its cosine similarity to what was searched for."""
+Embed = Callable[[Sequence[MemoryRecord]], Awaitable[Vectors]]
+"""Makes the vectors of records."""
 SHELVES: tuple[ShelfName, ...] = ("profile", "session")
 ANY_EMBEDDING = ""
 """The id, which no real one can have, of an embedding that fits every shelf, for reading and deleting: it makes no vectors."""
@@ -91,16 +93,20 @@ class Shelf(Protocol):
     async def clear(self) -> None:
         """Delete all records for good."""
 
-    async def rebuild(
-        self, embed: Callable[[Sequence[MemoryRecord]], Awaitable[Vectors]], done: Callable[[int], None]
-    ) -> None:
-        """Make all vectors anew, whatever embedding made the old ones. `done` hears of each batch.
+    async def rebuild(self, embed: Embed, done: Callable[[int], None], *, keep: bool = False) -> None:
+        """Make all vectors anew, whatever embedding made the old ones; or keep those that are there and drop the dead.
 
-        Interrupted at any point, the shelf is either as it was or complete.
+        `done` hears of each batch. Interrupted at any point, the shelf is either as it was or complete.
         """
 
     async def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
         """The vectors of these records, as far as they exist."""
+
+    async def mend(self, embed: Embed) -> int:
+        """Make vectors anew for some of the rows that lost theirs; how many are left. Hold the namespace's lock meanwhile."""
+
+    async def reindex(self, ids: Sequence[str], embed: Embed) -> None:
+        """Make vectors anew for these rows. Hold the namespace's lock meanwhile."""
 
     async def settle(self) -> None:
         """Wait until everything is written that is being written now, also by tasks that were cancelled."""

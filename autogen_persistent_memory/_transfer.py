@@ -272,7 +272,12 @@ class _Import:
 
     def _holdings_of(self, namespace: str) -> Holdings:
         if self._holdings is None or self._holdings[0] != namespace:
-            self._holdings = namespace, Holdings(namespace, self._connection, self._embedding.id)
+            self._holdings = (
+                namespace,
+                Holdings(
+                    namespace, self._connection, self._embedding.id, partial(vectors_of, embedding=self._embedding)
+                ),
+            )
         return self._holdings[1]
 
 

@@ -15,7 +15,7 @@ from ._conversation import VisibleText, block_id_of, tells_something
 from ._deadlines import Budget, within
 from ._engine import Engine
 from ._errors import PersistentMemoryError
-from ._placement import place_block
+from ._placement import place_block, up_to_date
 from ._question import question
 from ._recap import Recap
 from ._records import MemoryHit, MemoryRecord, Query, Selection
@@ -73,7 +73,7 @@ class Turn:
         trouble: Exception | None = None
         budget = Budget(policy.deadline)
         try:
-            messages = await within(policy.deadline, context.get_messages())
+            messages = list(await within(policy.deadline, context.get_messages()))
             query = question(messages, policy)
             if query is not None or self._listener is not None:
                 await self._prepare()
@@ -114,7 +114,7 @@ class Turn:
         return render(confident, block_id=self._block_id, policy=policy, now=self._engine.clock(), story=story)
 
     async def _recall(self, query: Query, messages: Sequence[LLMMessage]) -> Block:
-        others = [message for message in messages if block_id_of(message) != self._block_id]
+        others = [message for message in up_to_date(messages) if block_id_of(message) != self._block_id]
         return await self.block(query, VisibleText(others))
 
     async def _hear(self, context: ChatCompletionContext, budget: Budget) -> Exception | None:

@@ -1,0 +1,248 @@
+"""What is done around opening an embedded store so that no damage to its index reaches the user.
+
+A store that was closed and not touched since is known by its files. Any other is looked at before Chroma opens it: an
+index that Chroma could not load, or that would crash it, is set aside, and the vectors that are left in it are put back
+through Chroma. Vectors that are lost are made anew by the first memory that has their embedding. Blocks, and is called
+in threads, by whoever owns the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._errors import StoreUnavailableError
+from ._index_files import INDEX_FILES, read_index
+from ._inspection import (
+    DATABASE,
+    InspectedCollection,
+    Inspection,
+    UnreadableDatabaseError,
+    inspect_folder,
+    segment_folders,
+)
+from ._records import utc_now
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+
+logger = logging.getLogger("autogen_persistent_memory")
+
+VALUES_VECTOR = (1.0,)
+"""What stands for a vector where nothing is searched by meaning."""
+_STATE = "autogen_memory.state.json"
+_BACKUP = "autogen_memory.backup-"
+_BACKUPS_KEPT = 5
+_CHUNK = 50
+
+
+class Mending:
+    """Looks after one folder, from before it is opened until after it is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._damaged: list[InspectedCollection] = []
+        self._backup: Path | None = None
+        self.unindexed: dict[str, set[str]] = {}
+        """By collection the ids of rows whose vectors are lost and have to be made anew."""
+
+    def before_opening(self) -> None:
+        """See whether Chroma can open the folder, and set aside what it could not load.
+
+        Raises:
+            DamagedStoreError: The documents themselves are damaged.
+        """
+        self._damaged, self.unindexed = [], {}
+        if is_open_elsewhere(self._folder) or _read_state(self._folder) == _fingerprint(self._folder):
+            return
+        try:
+            found = inspect_folder(self._folder)
+        except UnreadableDatabaseError as error:
+            raise damaged_database(self._folder, error) from error
+        except (sqlite3.OperationalError, OSError) as error:
+            logger.debug("The store %s could not be checked before opening it: %r", self._folder, error)
+            return
+        self._damaged = [collection for collection in found.collections if is_damaged(collection)]
+        if self._damaged:
+            self._backup = set_aside(self._folder, self._damaged)
+
+    def after_opening(self, client: ClientAPI) -> None:
+        """Put back the vectors that are left of what was set aside."""
+        if not self._damaged:
+            return
+        restored, self.unindexed = restore(self._folder, client, self._damaged)
+        logger.warning("%s", self._describe(restored))
+        self._damaged = []
+
+    def _describe(self, restored: int) -> str:
+        """What was found, what was done, and where the old files are."""
+        what = "; ".join(f"{where(collection)}: {reason(collection)}" for collection in self._damaged)
+        lost = sum(map(len, self.unindexed.values()))
+        later = f", {lost} will be made anew by the next memory that uses them" if lost else ""
+        kept = f" What was there before is kept in {self._backup}." if self._backup else ""
+        return (
+            f"The store {self._folder} was damaged, as by a process that was killed, and has been repaired. {what}. No "
+            f"memory is lost; {restored} vectors were put back{later}.{kept}"
+        )
+
+    def after_closing(self) -> None:
+        """Note how the folder was left, so that it need not be looked at when it is opened again."""
+        if not any(self.unindexed.values()) and not is_open_elsewhere(self._folder):
+            remember_state(self._folder)
+
+
+def examine(folder: Path) -> Inspection:
+    """Look at a folder thoroughly, without changing anything.
+
+    Raises:
+        DamagedStoreError: Its documents are damaged.
+        StoreUnavailableError: The application has it open.
+    """
+    if is_open_elsewhere(folder):
+        raise StoreUnavailableError(
+            f"This program has a Chroma client of its own on {folder}, so that it cannot be examined. Close that client first."
+        )
+    try:
+        return inspect_folder(folder, thorough=True)
+    except UnreadableDatabaseError as error:
+        raise damaged_database(folder, error) from error
+
+
+def clean(folder: Path, orphans: Iterable[Path]) -> Path:
+    """Copy the documents to a new backup, and delete indexes that belong to nothing."""
+    backup = new_backup(folder)
+    shutil.copy2(folder / DATABASE, backup / DATABASE)
+    for path in orphans:
+        shutil.rmtree(path)
+    return backup
+
+
+def is_damaged(collection: InspectedCollection) -> bool:
+    """Whether rows of it cannot be found by meaning, or it cannot be read at all."""
+    return collection.index.problem is not None or bool(collection.unindexed)
+
+
+def is_open_elsewhere(folder: Path) -> bool:
+    """Whether the application has a Chroma of its own on the folder: reading its database would break its locks."""
+    client = sys.modules.get("chromadb.api.shared_system_client")
+    open_now = [] if client is None else list(client.SharedSystemClient._identifier_to_system)
+    return any(os.path.realpath(path) == str(folder) for path in open_now)
+
+
+class DamagedStoreError(StoreUnavailableError):
+    """The documents of a store are damaged, not only its indexes."""
+
+
+def damaged_database(folder: Path, error: UnreadableDatabaseError) -> DamagedStoreError:
+    """What to tell whoever wanted to open a store without documents."""
+    return DamagedStoreError(
+        f"The store {folder} cannot be opened: {error}. Nothing was changed. Put a backup of the whole folder in its place, "
+        "or move it away to begin with a new one."
+    )
+
+
+def set_aside(folder: Path, collections: Iterable[InspectedCollection]) -> Path | None:
+    """Move the files of indexes that cannot be loaded into a backup; where to, if there were any."""
+    broken = [collection.index.folder for collection in collections if collection.index.problem]
+    there = [path for path in broken if path.exists()]
+    if not there:
+        return None
+    backup = new_backup(folder)
+    for path in there:
+        path.rename(backup / path.name)
+    return backup
+
+
+def new_backup(folder: Path) -> Path:
+    """A new folder for what is about to be changed; the oldest of many are let go."""
+    name = f"{_BACKUP}{utc_now():%Y%m%d-%H%M%S-%f}"
+    (folder / name).mkdir()
+    for old in backups(folder)[_BACKUPS_KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return folder / name
+
+
+def backups(folder: Path) -> list[Path]:
+    """The backups in a store's folder, newest first."""
+    return sorted(folder.glob(f"{_BACKUP}*"), reverse=True)
+
+
+def restore(
+    folder: Path,
+    client: ClientAPI,
+    collections: Iterable[InspectedCollection],
+    done: Callable[[int], None] = lambda count: None,
+) -> tuple[int, dict[str, set[str]]]:
+    """Give rows their vectors back as far as these are left; how many, and by collection those whose are lost."""
+    restored, lost = 0, dict[str, set[str]]()
+    for collection in collections:
+        vectors = _remaining_vectors(folder, collection)
+        chroma = client.get_collection(collection.name, embedding_function=None)
+        items = iter(vectors.items())
+        while chunk := dict(islice(items, _CHUNK)):
+            chroma.upsert(ids=list(chunk), embeddings=list(chunk.values()))
+            done(len(chunk))
+        restored += len(vectors)
+        if rest := collection.unindexed.difference(vectors):
+            lost[collection.name] = set(rest)
+    return restored, lost
+
+
+def _remaining_vectors(folder: Path, collection: InspectedCollection) -> dict[str, Any]:
+    """The vectors of rows without one: in what was set aside now, or earlier by a process that was then killed."""
+    if collection.shelf == "values":
+        return dict.fromkeys(collection.unindexed, VALUES_VECTOR)
+    found: dict[str, Any] = {}
+    for backup in backups(folder):
+        files = backup / collection.index.folder.name
+        missing = collection.unindexed.difference(found)
+        if missing and files.exists():
+            found |= read_index(files, collection.index.dimensions).vectors(missing)
+    return found
+
+
+def where(collection: InspectedCollection) -> str:
+    """A collection, as a user knows it."""
+    return f"{collection.shelf} of {collection.namespace!r}"
+
+
+def reason(collection: InspectedCollection) -> str:
+    """What is wrong with a damaged collection."""
+    return collection.index.problem or f"{len(collection.unindexed)} rows have no vector"
+
+
+def remember_state(folder: Path) -> None:
+    """Note the state of a folder that is known to be well."""
+    try:
+        (folder / _STATE).write_text(json.dumps(_fingerprint(folder)), encoding="utf-8")
+    except OSError as error:
+        logger.debug("The state of %s could not be noted; it will be checked when it is opened: %r", folder, error)
+
+
+def _read_state(folder: Path) -> dict[str, list[int]] | None:
+    try:
+        state: dict[str, list[int]] = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+        return state
+    except (OSError, ValueError):
+        return None
+
+
+def _fingerprint(folder: Path) -> dict[str, list[int]]:
+    """Size and time of every file Chroma keeps."""
+    files = [folder / DATABASE, *(segment / name for segment in segment_folders(folder) for name in INDEX_FILES)]
+    found: dict[str, list[int]] = {}
+    for path in files:
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        found[str(path.relative_to(folder))] = [status.st_size, status.st_mtime_ns]
+    return found

@@ -1,0 +1,82 @@
+"""Stores with many memories, made quickly, and what is true of a store that is well."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from toys import NOW, word_vectors, words
+
+from autogen_persistent_memory import EmbeddedStore, MemoryRecord, PersistentMemory
+from autogen_persistent_memory._inspection import inspect_folder
+from autogen_persistent_memory._mending import is_damaged
+from autogen_persistent_memory._shelf import ChromaShelf, _upsert
+
+NAMESPACE = "ann"
+
+
+def told(number: int) -> str:
+    return f"The box {number} holds thing {number * 7919 % 100_003}"
+
+
+async def stock(path: Path, count: int, *, saved_every: int = 1000, namespace: str = NAMESPACE) -> None:
+    """Put memories straight onto the shelf, many at a time, which is faster than to remember them.
+
+    Chroma saves an index after a thousand rows, which takes a while to reach; a test may let it do so sooner.
+    """
+    page_size = min(100, saved_every)
+    records = [
+        MemoryRecord(
+            id=f"{namespace}-{number}",
+            namespace=namespace,
+            content=told(number),
+            created_at=NOW + timedelta(seconds=number),
+            updated_at=NOW + timedelta(seconds=number),
+        )
+        for number in range(count)
+    ]
+    async with open_memory(path, namespace) as memory:
+        shelf = _shelf(memory)
+        await shelf._call(
+            lambda client: client.get_or_create_collection(
+                shelf._name,
+                configuration={"hnsw": {"space": "cosine", "sync_threshold": saved_every, "batch_size": page_size}},
+                metadata=shelf._identity,
+                embedding_function=None,
+            ),
+            writes=True,
+        )
+        for page in range(0, count, page_size):
+            part = records[page : page + page_size]
+            vectors = await asyncio.to_thread(word_vectors, [record.content for record in part])
+            await shelf.write(partial(_upsert, records=part, vectors=vectors))
+
+
+def open_memory(path: Path, namespace: str = NAMESPACE) -> PersistentMemory:
+    return PersistentMemory(namespace, session="today", store=EmbeddedStore(path), embedding=words())
+
+
+def damages(path: Path) -> list[str]:
+    """What is wrong in a store that nobody has open."""
+    return [f"{found.name}: {found.index.problem}" for found in inspect_folder(path).collections if is_damaged(found)]
+
+
+async def without_vector(memory: PersistentMemory, texts: list[str]) -> list[str]:
+    """Those of the texts whose memory does not have the vector of the text."""
+
+    def vectors(collection: Any) -> dict[str, Any]:
+        answer = collection.get(include=["documents", "embeddings"])
+        return dict(zip(answer["documents"], answer["embeddings"], strict=True))
+
+    stored = await _shelf(memory).read(vectors, {})
+    right = await asyncio.to_thread(word_vectors, texts)
+    return [text for text, vector in zip(texts, right) if abs(float(stored[text] @ vector) - 1) > 0.001]
+
+
+def _shelf(memory: PersistentMemory) -> ChromaShelf:
+    shelf = memory._engine.holdings.shelf("profile")
+    assert isinstance(shelf, ChromaShelf)
+    return shelf

@@ -1,0 +1,200 @@
+"""Files that were cut short, lost or cannot be written: repaired when the store is opened, or explained; never a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import chromadb
+import pytest
+from stocked import damages, open_memory, stock, told, without_vector
+
+from autogen_persistent_memory import StoreUnavailableError
+from autogen_persistent_memory._index_files import INDEX_FILES
+from autogen_persistent_memory._inspection import segment_folders
+
+SAVED_EVERY = 100
+ROWS = SAVED_EVERY + 10
+TOLD = [told(number) for number in range(ROWS)]
+
+
+@pytest.fixture(scope="module")
+def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose index was saved, and ten memories more."""
+    path = tmp_path_factory.mktemp("stocked") / "store"
+    asyncio.run(stock(path, ROWS, saved_every=SAVED_EVERY))
+    return path
+
+
+@pytest.fixture
+def path(stocked: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    shutil.copytree(stocked, tmp_path / "store")
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def index(path: Path) -> Path:
+    """The folder of its index."""
+    (folder,) = [folder for folder in segment_folders(path) if (folder / "index_metadata.pickle").exists()]
+    return folder
+
+
+def cut(file: Path, share: float) -> None:
+    os.truncate(file, int(file.stat().st_size * share))
+
+
+async def check_repaired(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Everything is there, with its vector, and one warning told what was done."""
+    async with open_memory(path) as memory:
+        assert (await memory.recall(TOLD[7], limit=1)).hits[0].record.content == TOLD[7]
+        assert await memory.count() == ROWS
+        await memory.flush()
+        assert await without_vector(memory, TOLD) == []
+        await memory.remember("The lid is shut")
+        assert (await memory.recall("Is the lid shut?", limit=1)).hits[0].record.content == "The lid is shut"
+    assert await asyncio.to_thread(damages, path) == []
+    (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "has been repaired" in warning.getMessage()
+    assert "profile of 'ann'" in warning.getMessage()
+    caplog.clear()
+    async with open_memory(path) as memory:
+        assert await memory.count() == ROWS + 1
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+@pytest.mark.parametrize("file", INDEX_FILES)
+async def test_an_index_file_that_was_cut_short_is_made_good(
+    file: str, share: float, path: Path, index: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cut(index / file, share)
+    await check_repaired(path, caplog)
+
+
+@pytest.mark.parametrize("what", [*INDEX_FILES, "."])
+async def test_an_index_file_or_folder_that_is_gone_is_made_good(
+    what: str, path: Path, index: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if what == ".":
+        shutil.rmtree(index)
+    else:
+        (index / what).unlink()
+    await check_repaired(path, caplog)
+
+
+async def test_an_index_that_was_filled_with_rubbish_is_made_good(
+    path: Path, index: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    elements = index / "data_level0.bin"
+    elements.write_bytes(b"\xff" * elements.stat().st_size)
+    await check_repaired(path, caplog)
+
+
+async def test_rows_that_lost_their_vectors_to_a_second_process_get_new_ones(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lose() -> None:
+        with sqlite3.connect(path / "chroma.sqlite3") as database:
+            database.execute("DELETE FROM embeddings_queue WHERE id LIKE 'ann-10%'")
+        database.close()
+
+    await asyncio.to_thread(lose)
+    await check_repaired(path, caplog)
+
+
+async def test_a_repair_that_is_interrupted_goes_on_when_the_store_is_next_opened(
+    path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(index / "header.bin", 0.5)
+
+    def interrupted(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("autogen_persistent_memory._mending.restore", interrupted)
+        memory = open_memory(path)
+        with pytest.raises(StoreUnavailableError, match="disk"):
+            await memory.count()
+        await memory.close()
+    calls = 0
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        nonlocal calls
+        calls += 1
+        return [[0.0] * 128 for _ in texts]
+
+    monkeypatch.setattr("stocked.words", lambda: _embedding(embed))
+    async with open_memory(path) as memory:
+        assert await without_vector(memory, TOLD) == []
+    assert calls == 0, "the vectors that were set aside are put back"
+
+
+def _embedding(embed: Callable[[list[str]], list[list[float]]]) -> object:
+    from autogen_persistent_memory import CallableEmbedding
+
+    return CallableEmbedding(embed, id="toy-words")
+
+
+@pytest.mark.parametrize("keep", [0, 0.3, 0.95])
+async def test_a_database_that_was_cut_short_is_refused_and_left_alone(keep: float, path: Path) -> None:
+    database = path / "chroma.sqlite3"
+    cut(database, keep)
+    before = database.stat().st_size
+    memory = open_memory(path)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError, match=r"chroma.sqlite3.*backup"):
+            await memory.recall("Where is it?")
+    await memory.close()
+    assert database.stat().st_size == before
+
+
+async def test_a_database_that_is_gone_is_not_taken_for_a_new_store(path: Path) -> None:
+    (path / "chroma.sqlite3").unlink()
+    memory = open_memory(path)
+    with pytest.raises(StoreUnavailableError, match=r"gone.*backup"):
+        await memory.remember("Likes tea")
+    await memory.close()
+    assert not (path / "chroma.sqlite3").exists()
+
+
+async def test_a_store_that_was_closed_well_is_not_looked_at_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_memory(path) as memory:
+        await memory.remember("Likes tea")
+    monkeypatch.setattr("autogen_persistent_memory._mending.inspect_folder", None)
+    async with open_memory(path) as memory:
+        assert await memory.count() == ROWS + 1
+
+
+async def test_the_applications_own_chroma_on_the_same_folder_is_not_disturbed(path: Path, index: Path) -> None:
+    cut(index / "link_lists.bin", 0)
+    client = await asyncio.to_thread(
+        chromadb.PersistentClient, str(path), settings=chromadb.Settings(anonymized_telemetry=False)
+    )
+    async with open_memory(path) as memory:
+        assert await memory.count() == ROWS
+    assert (index / "link_lists.bin").stat().st_size == 0
+    await asyncio.to_thread(client.close)
+
+
+async def test_other_collections_of_the_folder_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def use(path: Path) -> int:
+        client = chromadb.PersistentClient(str(path), settings=chromadb.Settings(anonymized_telemetry=False))
+        mine = client.get_or_create_collection("mine", embedding_function=None)
+        mine.upsert(ids=["1"], embeddings=[[1.0, 2.0]], documents=["mine"])
+        count = int(mine.count())
+        client.close()
+        return count
+
+    path = tmp_path / "store"
+    await asyncio.to_thread(use, path)
+    async with open_memory(path) as memory:
+        await memory.remember("Likes tea")
+    assert await asyncio.to_thread(use, path) == 1
+    assert caplog.records == []
