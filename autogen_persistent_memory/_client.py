@@ -44,6 +44,10 @@ class ClientSource(Protocol):
         """Whether this process has the store in a folder."""
 
     @property
+    def most_indexes(self) -> int | None:
+        """How many collections a client may have used before it is opened anew, if that matters."""
+
+    @property
     def unindexed(self) -> dict[str, set[str]]:
         """By collection the ids of rows that were found without vectors when the client was opened."""
 
@@ -81,6 +85,7 @@ class ClientLine:
         self._calls = 0
         self._is_paused = False
         self._client: ClientAPI | None = None
+        self._making_room = False
         self._opening: Future[None] | None = None
         self._closing: Future[None] | None = None
         self._users: weakref.WeakSet[object] = weakref.WeakSet()
@@ -164,6 +169,7 @@ class ClientLine:
                 with self._idle:
                     self._calls -= 1
                     self._idle.notify_all()
+                self._make_room(client)
         except PersistentMemoryError:
             raise
         except BaseException as error:
@@ -202,6 +208,24 @@ class ClientLine:
             if is_mine:
                 self._open(attempt)
             attempt.result()
+
+    def _make_room(self, client: ClientAPI) -> None:
+        """Let the client go, to be opened anew by whoever uses it next, when it holds many collections in files and RAM."""
+        most = self.source.most_indexes
+        with self._mutex:
+            if most is None or client is not self._client or len(collections_used(client)) <= most:
+                return
+            user = next(iter(self._users), None)
+            if user is None or self._making_room:
+                return
+            self._making_room = True
+        _closers.submit(self._let_go, user)
+
+    def _let_go(self, user: object) -> None:
+        try:
+            self._apart(user, lambda: None)
+        finally:
+            self._making_room = False
 
     def _apart(self, user: object, work: Callable[[], T]) -> T:
         while True:
@@ -252,6 +276,14 @@ class ClientLine:
         with self._mutex:
             self._opening, self._client = None, client
         attempt.set_result(None)
+
+
+_used: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+
+
+def collections_used(client: ClientAPI) -> set[str]:
+    """The names of the collections that were used through a client."""
+    return _used.setdefault(client, set())
 
 
 _forked_from: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from ._client import collections_used
 from ._errors import EmbeddingMismatchError, SchemaVersionError
 from ._migrations import is_newer, migrated, schema_version
 from ._rows import Metadata, collection_metadata, collection_name
@@ -88,6 +89,7 @@ class NamespaceCollection:
     def _find(self, client: ClientAPI) -> Collection | None:
         if self._found_by is not client:  # it was closed and opened again, and what was found belongs to the old one
             self._found, self._found_by = None, client
+            collections_used(client).add(self._name)
         if self._found is not None:
             return self._found
         found = get_collection(client, self._name)

@@ -21,6 +21,7 @@ from ._editing import Changes, edited, without_fact
 from ._embeddings import Embedding, Vector, Vectors
 from ._errors import PersistentMemoryError
 from ._holdings import Holdings
+from ._idle import Awake
 from ._progress import Progress, progress_of
 from ._records import FACTS, MESSAGES, Clock, Draft, MemoryHit, MemoryRecord, Query, Selection, SessionInfo, listed
 from ._resolution import newest_of_each_key, resolve, successions
@@ -34,6 +35,8 @@ T = TypeVar("T")
 _BATCH = 64
 _SAME_AMONG = 20
 _HOUSEKEEPING_DELAY = 1.0
+_MOST_AWAKE = 100
+"""So many namespaces a process keeps in mind; the others are read again when they are used again."""
 _TICK = timedelta(microseconds=1)
 
 
@@ -62,7 +65,20 @@ class Engine:
         """What the namespace holds, on a store that opens itself when it is used."""
         if self._holdings is None:
             self._holdings = Holdings(self.namespace, self.store.connect(), self.embedding.id, self._vectors)
-        return self._holdings
+        holdings = self._holdings
+        _awake.used(self)
+        return holdings
+
+    def rest(self) -> bool:
+        """Let go of what is known of the namespace, until it is used again, unless something is still to be written.
+
+        Nothing is closed: whoever is at work with it goes on, and shares locks and numbers with whoever comes next.
+        """
+        if self._used or self._tasks or self._timer_of is not None:
+            return False
+        self._holdings = None
+        self.prepared = False
+        return True
 
     async def prepare(self) -> None:
         """Do the slow local part of opening: load the model, and open the store if it is on this machine."""
@@ -470,6 +486,7 @@ class Engine:
 
 
 _ANY_TEXT = "any text"
+_awake = Awake(_MOST_AWAKE)
 _OF_SESSIONS: tuple[Space, ...] = ("state", "mark", "summary")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ._collection import Caller, NamespaceCollection, delete_rows, get_collection, vectors_of
 from ._embeddings import Vector, Vectors
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
+T = TypeVar("T")
 _WRITE_CHUNK = 10
 _READ_PAGE = 1000
 _REBUILD_PAGE = 100
@@ -124,68 +125,73 @@ class ChromaShelf(NamespaceCollection):
 
         Another process may write meanwhile: each round copies what changed since the one before.
         """
-        old = await self._call(
-            lambda client: self._use(client, lambda collection: _checked(collection), None, any_embedding=not keep)
+        is_there = await self._call(
+            lambda client: self._use(client, lambda collection: collection.count() >= 0, False, any_embedding=not keep)
         )
-        if old is None:
+        if not is_there:
             return
-        new = await self._call(self._start_over, writes=True)
+        await self._call(self._start_over, writes=True)
         copied: dict[str, str] = {}
         for _ in range(_REBUILD_ROUNDS):
-            present = await self._call(lambda client: _fingerprints(old))
+            present = await self._old(_fingerprints)
             changed = [id for id, fingerprint in present.items() if copied.get(id) != fingerprint]
             gone = [id for id in copied if id not in present]
             if not changed and not gone:
                 break
             for start in range(0, len(changed), _REBUILD_PAGE):
                 ids = changed[start : start + _REBUILD_PAGE]
-                page = await self._call(partial(self._get_from, old, ids))
-                vectors = await (self._kept(old, page, embed) if keep else embed(page))
+                page = await self._old(partial(self._get_from, ids=ids))
+                vectors = await (self._kept(page, embed) if keep else embed(page))
                 for part in _chunks(len(page)):
-                    await self._call(partial(_upsert_into, new, page[part], vectors[part]), writes=True)
+                    await self._new(partial(_upsert, records=page[part], vectors=vectors[part]))
                 done(len([id for id in ids if id not in copied]))
             for part in _chunks(len(gone)):
-                await self._call(partial(_delete_from, new, gone[part]), writes=True)
+                await self._new(partial(delete_rows, ids=gone[part]))
             copied = present
         else:
             raise StoreUnavailableError(
                 f"The memories of {self._namespace!r} change faster than they can be copied. Nothing was changed; "
                 "try again when fewer processes write to them."
             )
-        await self._call(partial(self._take_place, new), writes=True)
+        await self._call(self._take_place, writes=True)
 
-    async def _kept(self, old: Collection, page: Sequence[MemoryRecord], embed: Embed) -> Vectors:
+    async def _old(self, use: Callable[[Collection], T]) -> T:
+        """Read what is to be rebuilt. It is found anew each time, since the client may be another one by now."""
+        return await self._call(lambda client: use(client.get_collection(self._name, embedding_function=None)))
+
+    async def _new(self, use: Callable[[Collection], T]) -> T:
+        """Write what it is rebuilt as."""
+        return await self._call(
+            lambda client: use(client.get_collection(self._rebuilt_name, embedding_function=None)), writes=True
+        )
+
+    async def _kept(self, page: Sequence[MemoryRecord], embed: Embed) -> Vectors:
         """The vectors of these records, made anew where they are lost."""
         ids = [record.id for record in page]
-        there = await self._call(lambda client: vectors_of(old, ids))
+        there = await self._old(partial(vectors_of, ids=ids))
         lost = [record for record in page if record.id not in there]
         made = dict(zip([record.id for record in lost], await embed(lost), strict=True))
         return [there[id] if id in there else made[id] for id in ids]
 
-    def _start_over(self, client: ClientAPI) -> Collection:
+    def _start_over(self, client: ClientAPI) -> None:
         if get_collection(client, self._rebuilt_name) is not None:
             client.delete_collection(self._rebuilt_name)
-        return self._create(client, self._rebuilt_name, self._identity | {"apm_unfinished": True})
+        self._create(client, self._rebuilt_name, self._identity | {"apm_unfinished": True})
 
-    def _take_place(self, new: Collection, client: ClientAPI) -> None:
+    def _take_place(self, client: ClientAPI) -> None:
         """Let the finished collection take the old one's name. `_find` ends this if it is interrupted."""
+        new = client.get_collection(self._rebuilt_name, embedding_function=None)
         new.modify(metadata=self._identity)
         client.delete_collection(self._name)
         new.modify(name=self._name)
         self._found = None
 
-    def _get_from(self, collection: Collection, ids: list[str], client: ClientAPI) -> list[MemoryRecord]:
+    def _get_from(self, collection: Collection, ids: list[str]) -> list[MemoryRecord]:
         return self._records(collection.get(ids=ids))
 
     def _records(self, answer: Any) -> list[MemoryRecord]:
         rows = zip(answer["ids"], answer["documents"] or [], answer["metadatas"] or [], strict=True)
         return [to_record(self._namespace, id, document, metadata) for id, document, metadata in rows]
-
-
-def _checked(collection: Collection) -> Collection:
-    """The collection, if it is still there."""
-    collection.count()
-    return collection
 
 
 def _chunks(count: int) -> list[slice]:
@@ -201,14 +207,6 @@ def _upsert(collection: Collection, records: Sequence[MemoryRecord], vectors: Ve
         documents=[record.content for record in records],
         metadatas=[to_metadata(record) for record in records],
     )
-
-
-def _upsert_into(collection: Collection, records: Sequence[MemoryRecord], vectors: Vectors, client: ClientAPI) -> None:
-    _upsert(collection, records, vectors)
-
-
-def _delete_from(collection: Collection, ids: Sequence[str], client: ClientAPI) -> None:
-    delete_rows(collection, ids)
 
 
 def _update(

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from chromadb.config import Settings
 
 
+_NEVER_REACHED = 1_000_000
+_FILES_OF_OTHERS = 128
+"""So many open files are left to the application, and to Chroma's database."""
+_FILES_PER_INDEX = 4
+_MOST_INDEXES = 600
+
+
 class Folder:
     """Opens Chroma on a folder, which it takes for this process."""
 
@@ -36,6 +43,7 @@ class Folder:
         self._given = path
         self._ownership: Ownership | None = None
         self._mending: Mending | None = None
+        self._is_known = False
 
     @cached_property
     def path(self) -> Path:
@@ -49,20 +57,36 @@ class Folder:
         self.path.mkdir(parents=True, exist_ok=True)
         ownership = self._ownership or self._own()
         try:
-            mending = Mending(self.path)
-            mending.before_opening()
-            client = open_folder(self.path)
-            try:
-                mending.after_opening(client)
-            except BaseException:
-                client.close()
-                raise
+            if self._mending is not None and self._is_known:
+                mending, client = self._mending, open_folder(self.path)
+            else:
+                mending, client = self._open_and_mend()
         except BaseException:
             ownership.release()
             self._ownership = None
             raise
-        self._ownership, self._mending = ownership, mending
+        self._ownership, self._mending, self._is_known = ownership, mending, False
         return client
+
+    def _open_and_mend(self) -> tuple[Mending, ClientAPI]:
+        mending = Mending(self.path)
+        mending.before_opening()
+        client = open_folder(self.path)
+        try:
+            mending.after_opening(client)
+        except BaseException:
+            client.close()
+            raise
+        return mending, client
+
+    @property
+    def most_indexes(self) -> int:
+        try:
+            from resource import RLIMIT_NOFILE, getrlimit
+        except ImportError:  # on Windows
+            return _MOST_INDEXES
+        files = getrlimit(RLIMIT_NOFILE)[0]
+        return max(8, min(_MOST_INDEXES, (files - _FILES_OF_OTHERS) // _FILES_PER_INDEX))
 
     def _own(self) -> Ownership:
         ownership = Ownership(self.path)
@@ -71,12 +95,13 @@ class Folder:
 
     def pause(self, client: ClientAPI) -> None:
         client.close()
-        if self._mending is not None:
-            self._mending.after_closing()
+        self._is_known = True
 
     def close(self, client: ClientAPI) -> None:
         try:
-            self.pause(client)
+            client.close()
+            if self._mending is not None:
+                self._mending.after_closing()
         finally:
             if self._ownership is not None:
                 self._ownership.release()
@@ -85,6 +110,7 @@ class Folder:
     def examine(self) -> Inspection:
         if not self.path.exists():
             return Inspection()
+        self._is_known = False
         last = holder_of(self.path) if self._ownership is None else None
         with self._owned():
             return replace(examine(self.path), abandoned_by=last)
@@ -130,6 +156,7 @@ class _Elsewhere:
     """A store that has no folder of its own for us to look into."""
 
     in_folder = False
+    most_indexes: int | None = None
     unindexed: dict[str, set[str]] = {}  # noqa: RUF012 (stays empty)
 
     def pause(self, client: ClientAPI) -> None:
@@ -232,7 +259,8 @@ class Ram(_Elsewhere):
         from chromadb.config import Settings
         from chromadb.errors import NotFoundError
 
-        settings = Settings()  # as in the user's own EphemeralClient(): Chroma refuses a second one that differs
+        settings = Settings(is_persistent=False)  # as the user's own EphemeralClient(): Chroma refuses one that differs
+        _keep_every_index(settings)
         database = f"apm-{self._id.encode().hex()}"
         admin = AdminClient(settings)
         try:
@@ -255,13 +283,35 @@ def open_folder(path: Path) -> ClientAPI:
 
     name = str(path)
     was_open = name in SharedSystemClient._identifier_to_system
+    settings = _settings(is_persistent=True, persist_directory=name)
     try:
-        return chromadb.PersistentClient(name, settings=_settings())
+        _keep_every_index(settings)
+        return chromadb.PersistentClient(name, settings=settings)
     except BaseException:
         if not was_open:  # Chroma would hand out the broken instance for ever
             SharedSystemClient._identifier_to_system.pop(name, None)
             SharedSystemClient._identifier_to_refcount.pop(name, None)
         raise
+
+
+def _keep_every_index(settings: Settings) -> None:
+    """Start Chroma, if it is not yet, such that it never lets go of an index by itself.
+
+    It would do so with some dozens of collections, and read them again without the rows that it had not saved: those are
+    then no longer found, or every search fails. Instead the whole client is opened anew now and then; see `_client`.
+    """
+    from chromadb.api import ServerAPI
+    from chromadb.api.shared_system_client import SharedSystemClient
+    from chromadb.config import System
+    from chromadb.telemetry.product import ProductTelemetryClient
+
+    name = SharedSystemClient._get_identifier_from_settings(settings)
+    if name not in SharedSystemClient._identifier_to_system:
+        system = System(settings)
+        system.instance(ProductTelemetryClient)
+        system.instance(ServerAPI).hnsw_cache_size = _NEVER_REACHED
+        system.start()
+        SharedSystemClient._identifier_to_system[name] = system
 
 
 def _settings(**values: Any) -> Settings:

@@ -1,0 +1,131 @@
+"""A process with many namespaces keeps few of them in RAM and in open files, and finds every one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from stocked import open_memory
+from toys import words
+
+from autogen_persistent_memory import EmbeddedStore, PersistentMemory, TemporaryStore
+from autogen_persistent_memory._engine import _MOST_AWAKE
+from autogen_persistent_memory._records import Selection
+
+FILES = 256
+TOUR = """
+    import asyncio, os, resource, sys
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    from toys import words
+    from autogen_persistent_memory import *
+
+    def megabytes():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize() // 2**20
+
+    async def main(path, count):
+        store, embedding = EmbeddedStore(path), words()
+        memories = [
+            PersistentMemory(f"user-{number}", session="s", store=store, embedding=embedding)
+            for number in range(int(count))
+        ]
+        files, early = 0, 0
+        for number, memory in enumerate(memories):
+            await memory.remember(f"The locker of the guest is {number * 7}")
+            await memory.session.append("user", f"My room has the number {number * 3} on its door")
+            await memory.set("number", number)
+            files = max(files, len(os.listdir("/proc/self/fd")))
+            if number == len(memories) // 4:
+                early = megabytes()
+        for number, memory in enumerate(memories):
+            found = await memory.recall("Which locker does the guest have?", limit=1)
+            assert found.hits[0].record.content == f"The locker of the guest is {number * 7}", number
+            assert await memory.get("number") == number
+            files = max(files, len(os.listdir("/proc/self/fd")))
+        late = megabytes()
+        for memory in memories:
+            await memory.close()
+        print(files, early, late)
+
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def tour(path: Path, count: int) -> tuple[int, int, int]:
+    """Use so many namespaces one after another, twice: most open files, and megabytes after an eighth and at the end."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        textwrap.dedent(TOUR),
+        str(path),
+        str(count),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0
+    files, early, late = map(int, output.split())
+    return files, early, late
+
+
+async def test_more_namespaces_than_files_may_be_open(tmp_path: Path) -> None:
+    files, _, _ = await tour(tmp_path / "store", 60)
+    assert files < FILES
+
+
+@pytest.mark.soak
+async def test_a_thousand_namespaces_with_256_open_files(tmp_path: Path) -> None:
+    files, early, late = await tour(tmp_path / "store", 1000)
+    print(f"at most {files} open files; {early} MB after 250 namespaces, {late} MB after 1,000 twice")
+    assert files < FILES
+    assert late < 1.5 * early
+
+
+async def test_what_was_not_saved_is_found_when_many_other_collections_were_used_since(tmp_path: Path) -> None:
+    """Chroma alone lets go of indexes, and then no longer finds, or fails."""
+    for store in (EmbeddedStore(tmp_path / "store"), TemporaryStore()):
+        first = PersistentMemory("first", store=store, embedding=words())
+        await first.remember("Likes tea")
+        others = [PersistentMemory(f"other-{number}", store=store, embedding=words()) for number in range(40)]
+        for memory in others:
+            await memory.remember("Likes coffee")
+        found = await first._engine.holdings.shelf("profile").nearest(
+            await first._engine.embedding.embed(["Likes tea"]), Selection(), fetch=1
+        )
+        assert len(found[0]) == 1
+        for memory in [first, *others]:
+            await memory.close()
+
+
+async def test_namespaces_that_are_not_used_are_let_go_and_come_back_by_themselves(tmp_path: Path) -> None:
+    store = TemporaryStore()
+    memories = [PersistentMemory(f"user-{n}", store=store, embedding=words()) for n in range(_MOST_AWAKE + 40)]
+    for number, memory in enumerate(memories):
+        await memory.remember(f"The locker is {number}")
+        await memory.recall("Which locker?", reinforce=True)
+        await memory.flush()
+        if memory._engine._timer_of is not None:
+            memory._engine._timer_of = None  # as a moment later
+    awake = [memory for memory in memories if memory._engine._holdings is not None]
+    assert _MOST_AWAKE <= len(awake) <= _MOST_AWAKE + 1
+    assert awake == memories[-len(awake) :]
+    (found,) = (await memories[0].recall("Which locker?")).hits
+    assert found.record.content == "The locker is 0"
+    assert found.record.uses == 1
+    for memory in memories:
+        await memory.close()
+
+
+async def test_a_memory_that_still_has_something_to_write_is_not_let_go(tmp_path: Path) -> None:
+    async with open_memory(tmp_path / "store") as memory:
+        await memory.remember("Likes tea")
+        await memory.recall("tea", reinforce=True)
+        assert not memory._engine.rest()
+        await memory.flush()
+        memory._engine._timer_of = None
+        assert memory._engine.rest()
+        assert (await memory.recall("tea")).hits[0].record.uses == 1
