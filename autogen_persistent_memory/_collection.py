@@ -106,6 +106,11 @@ class NamespaceCollection:
         return migrated(client, found, self._identity["apm_shelf"])
 
     def _create(self, client: ClientAPI, name: str, metadata: Metadata) -> Collection:
+        if metadata["apm_embedding"] == ANY_EMBEDDING:
+            raise EmbeddingMismatchError(
+                f"The memories of {self._namespace!r} were opened for reading, without an embedding. Nothing was changed. "
+                "Name the embedding to write with."
+            )
         return client.get_or_create_collection(
             name, configuration={"hnsw": {"space": "cosine"}}, metadata=metadata, embedding_function=None
         )

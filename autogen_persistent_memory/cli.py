@@ -14,6 +14,7 @@ from ._cli.changing import add_changing
 from ._cli.commands import everywhere
 from ._cli.demonstration import add_demonstration
 from ._cli.looking import add_looking
+from ._cli.mending import add_mending
 from ._cli.moving import add_moving
 from ._cli.serving import add_serving
 
@@ -25,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(everywhere)
-for add_commands in (add_looking, add_changing, add_moving, add_serving, add_demonstration):
+for add_commands in (add_looking, add_changing, add_moving, add_mending, add_serving, add_demonstration):
     add_commands(app)
 
 

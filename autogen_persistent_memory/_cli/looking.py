@@ -231,7 +231,7 @@ def _print_hits(shell: Shell, hits: Sequence[MemoryHit]) -> None:
     if shell.as_json:
         parts = ("score", "similarity", "recency", "frequency", *PARTS)
         shell.printer.objects(
-            {**{part: getattr(hit, part) for part in parts}, "record": fields_of(hit.record)} for hit in hits
+            {**{part: getattr(hit, part) + 0.0 for part in parts}, "record": fields_of(hit.record)} for hit in hits
         )
         return
     told = [part for part in PARTS if any(getattr(hit, part) for hit in hits)]

@@ -25,6 +25,7 @@ _HOST = "127.0.0.1"
 _CHROMA = "import sys; from chromadb.cli.cli import app; sys.argv[0] = 'chroma'; app()"
 _STARTING_SECONDS = 60.0
 _ENDING_SECONDS = 10.0
+_ENDINGS = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
 
 
 def add_serving(app: typer.Typer) -> None:
@@ -75,7 +76,7 @@ def _running(folder: Path, port: int, ownership: Ownership) -> Iterator[subproce
             f"Port {port} of {_HOST} is in use. Choose another with --port, or a free one with 0."
         )
     arguments = ["run", "--path", str(folder), "--host", _HOST, "--port", str(port)]
-    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    former = {number: signal.signal(number, signal.default_int_handler) for number in _ENDINGS}
     server = subprocess.Popen(
         [sys.executable, "-c", _CHROMA, *arguments],
         stdin=subprocess.DEVNULL,
@@ -95,7 +96,8 @@ def _running(folder: Path, port: int, ownership: Ownership) -> Iterator[subproce
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
-        signal.signal(signal.SIGTERM, former)
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _wait_until_it_listens(server: subprocess.Popen[bytes], port: int) -> None:
