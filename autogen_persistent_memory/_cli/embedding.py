@@ -14,8 +14,8 @@ from .._store import ANY_EMBEDDING
 _CHROMA = "chroma/"
 
 
-class UnneededEmbedding(Embedding):
-    """For commands that neither search by meaning nor write: fits whatever is stored, and makes no vectors."""
+class UnknownEmbedding(Embedding):
+    """One of which only the id is known, or not even that: enough for all that needs no vectors, and it makes none."""
 
     def __init__(self, id: str = ANY_EMBEDDING) -> None:
         self.id = id
@@ -26,7 +26,10 @@ class UnneededEmbedding(Embedding):
         raise NotImplementedError("It is never dumped.")
 
     async def _compute(self, texts: list[str]) -> Vectors:
-        raise PersistentMemoryError("This command knows no embedding. Please report this.")
+        raise PersistentMemoryError(
+            f"These memories were embedded with {self.id!r}, which only your own code can do. Name the function that does: "
+            f"--embedding module:function --embedding-id {self.id!r}"
+        )
 
 
 def named_embedding(name: str, id: str | None) -> Embedding:
@@ -51,19 +54,12 @@ def named_embedding(name: str, id: str | None) -> Embedding:
 
 
 def recorded_embedding(id: str) -> Embedding:
-    """The embedding that a store was written with, if its name is enough to have it.
-
-    Raises:
-        PersistentMemoryError: It is somebody's own.
-    """
+    """The embedding that a store was written with, as far as its id tells how to have it."""
     if id == MiniLMEmbedding.id:
         return MiniLMEmbedding()
     if id.startswith(_CHROMA):
         return _of_chroma(id.removeprefix(_CHROMA))
-    raise PersistentMemoryError(
-        f"These memories were embedded with {id!r}, which only your own code can do. Name the function that does: "
-        f"--embedding module:function --embedding-id {id!r}"
-    )
+    return UnknownEmbedding(id)
 
 
 def _of_chroma(text: str) -> Embedding:

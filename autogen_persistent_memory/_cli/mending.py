@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from .._doctor import Finding, diagnose, repair
-from .._embeddings import Embedding, MiniLMEmbedding
 from .commands import FAILED, command
-from .embedding import UnneededEmbedding, named_embedding
+from .embedding import named_embedding
 from .options import EmbeddingId, EmbeddingName, Namespace, Yes
 from .printing import fields_of
 from .shell import Shell
@@ -53,7 +52,7 @@ def add_mending(app: typer.Typer) -> None:
     @command(app, "compact")
     def compact(shell: Shell, namespace: Namespace) -> None:
         """Rebuild a namespace's index without the vectors of what was deleted, which slow every search down."""
-        with shell.memory(namespace, _for_rebuilding(shell, namespace)) as memory:
+        with shell.memory(namespace, shell.embedding(namespace, None, None)) as memory:
             count = shell.run(memory.compact())
         shell.tell(f"Compacted {count} memories.", compacted=count)
 
@@ -75,12 +74,6 @@ def add_mending(app: typer.Typer) -> None:
             )
             count = shell.run(memory.reembed())
         shell.tell(f"Embedded {count} memories with {by.id}.", embedded=count, embedding=by.id)
-
-
-def _for_rebuilding(shell: Shell, namespace: str) -> Embedding:
-    """An embedding of the right name; what is only copied needs nothing else."""
-    known = shell.made_by(namespace)
-    return UnneededEmbedding(known[0]) if known else MiniLMEmbedding()
 
 
 def _print_findings(shell: Shell, found: Sequence[Finding]) -> None:

@@ -19,8 +19,8 @@ from .._embeddings import Embedding, MiniLMEmbedding
 from .._memory import PersistentMemory
 from .._store import Connection, MemoryStore, Stored
 from .._stores import EmbeddedStore, ServerStore
-from .embedding import UnneededEmbedding, named_embedding, recorded_embedding
-from .printing import Printer
+from .embedding import UnknownEmbedding, named_embedding, recorded_embedding
+from .printing import Printer, note, printable
 
 T = TypeVar("T")
 _POLICY = RecallPolicy(max_interactions=None)  # whoever looks at memories must not make them fewer
@@ -119,7 +119,7 @@ class Shell:
             memory = PersistentMemory(
                 namespace,
                 store=self.store,
-                embedding=embedding or UnneededEmbedding(),
+                embedding=embedding or UnknownEmbedding(),
                 policy=_POLICY,
                 extractor=None,
                 capture=False,
@@ -178,7 +178,10 @@ class Shell:
             return
         if not sys.stdin.isatty():
             raise ValueError(f"{question} There is no terminal to ask at: say so with --yes.")
-        if not typer.confirm(question, err=True):
+        sys.stderr.write(printable(f"{question} [y/N] "))
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            note("Nothing was changed.")
             raise typer.Exit(1)
 
 

@@ -1,0 +1,600 @@
+"""`autogen-memory`: what it prints, what it changes, and what it tells the shell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from toys import words
+from typer.testing import CliRunner, Result
+
+from autogen_persistent_memory import (
+    EmbeddedStore,
+    MemoryRecord,
+    PersistentMemory,
+    ServerStore,
+    StoreLockedError,
+    TemporaryStore,
+)
+from autogen_persistent_memory._cli.printing import printable, to_json
+from autogen_persistent_memory.cli import app
+
+TOY = ("--embedding", "toys:word_vectors", "--embedding-id", "toy-words")
+SCRIPT = [sys.executable, "-m", "autogen_persistent_memory.cli"]
+TESTS = str(Path(__file__).parent)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that every command uses."""
+    folder = tmp_path / "store"
+    monkeypatch.setenv("AUTOGEN_MEMORY_PATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")]))
+    return folder
+
+
+@pytest.fixture
+def stocked(path: Path) -> dict[str, MemoryRecord]:
+    """A store of the toy embedding: a profile with history, a conversation, a value, and another namespace."""
+    return asyncio.run(stock(path))
+
+
+async def stock(path: Path) -> dict[str, MemoryRecord]:
+    async with PersistentMemory("ann", session="monday", store=EmbeddedStore(path), embedding=words()) as memory:
+        records = {
+            "berlin": await memory.remember("Lives in Berlin", key="home", tags=["where"]),
+            "lisbon": await memory.remember("Lives in Lisbon", key="home", tags=["where"]),
+            "tea": await memory.remember("Prefers green tea", kind="preference", tags=["drink", "hot"], source="ann"),
+            "message": await memory.session.append("ann", "Shall we meet in the old harbour tomorrow?"),
+        }
+        await memory.session.append("assistant", "Gladly, at noon by the red lighthouse.")
+        await memory.set("theme", {"dark": True})
+    async with PersistentMemory("bob", store=EmbeddedStore(path), embedding=words()) as memory:
+        await memory.remember("Plays chess")
+    return records
+
+
+def call(*arguments: str, input: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(app, list(arguments), input=input)
+
+
+def done(*arguments: str, input: str | bytes | None = None) -> str:
+    result = call(*arguments, input=input)
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return result.stdout
+
+
+def objects(*arguments: str, input: str | bytes | None = None) -> list[dict[str, object]]:
+    return [json.loads(line) for line in done(*arguments, "--json", input=input).splitlines()]
+
+
+def refused(code: int, *arguments: str, input: str | bytes | None = None) -> str:
+    result = call(*arguments, input=input)
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
+    assert "Traceback" not in result.stderr
+    return " ".join(re.sub("[│╭╮╰╯─]", "", result.stderr).split())
+
+
+def test_looking_and_forgetting_need_no_embedding(stocked: dict[str, MemoryRecord], tmp_path: Path) -> None:
+    done("namespaces")
+    done("list", "-n", "ann")
+    done("show", stocked["tea"].id, "-n", "ann")
+    done("history", "home", "-n", "ann")
+    done("sessions", "-n", "ann")
+    done("values", "-n", "ann")
+    done("stats")
+    done("export", str(tmp_path / "all.jsonl"))
+    done("snapshot", str(tmp_path / "copy"))
+    done("doctor")
+    done("compact", "-n", "ann")
+    done("edit", stocked["tea"].id, "-n", "ann", "--tag", "cold")
+    done("forget", stocked["tea"].id, "-n", "ann", "--yes")
+    assert objects("namespaces")[0]["embedding"] == "toy-words"
+
+
+def test_namespaces_are_listed_with_their_sizes(stocked: dict[str, MemoryRecord]) -> None:
+    assert objects("namespaces") == [
+        {"namespace": "ann", "memories": 3, "messages": 2, "embedding": "toy-words"},
+        {"namespace": "bob", "memories": 1, "messages": 0, "embedding": "toy-words"},
+    ]
+    header, ann, bob = done("namespaces").splitlines()
+    assert header.split() == ["namespace", "memories", "messages", "embedding"]
+    assert (ann.split(), bob.split()) == (["ann", "3", "2", "toy-words"], ["bob", "1", "0", "toy-words"])
+
+
+def listed(*arguments: str) -> list[object]:
+    return [record["content"] for record in objects("list", "-n", "ann", *arguments)]
+
+
+def test_memories_are_listed_newest_first_and_filtered(stocked: dict[str, MemoryRecord]) -> None:
+    said = ["Gladly, at noon by the red lighthouse.", "Shall we meet in the old harbour tomorrow?"]
+    assert listed() == [*said, "Prefers green tea", "Lives in Lisbon"]
+    assert listed("--history", "--kind", "fact") == ["Lives in Lisbon", "Lives in Berlin"]
+    assert listed("--kind", "preference", "--kind", "fact") == ["Prefers green tea", "Lives in Lisbon"]
+    assert listed("--tag", "drink", "--tag", "hot") == ["Prefers green tea"]
+    assert listed("--tag", "drink", "--tag", "cold") == []
+    assert listed("--session", "monday", "--limit", "1") == said[:1]
+    assert listed("--offset", "1", "--limit", "2") == [said[1], "Prefers green tea"]
+    assert listed("--containing", "e") == [*said, "Prefers green tea", "Lives in Lisbon"]
+    assert listed("--containing", "in", "--limit", "1", "--offset", "1") == ["Lives in Lisbon"]
+    table = done("list", "-n", "ann", "--history")
+    assert "replaced by" in table
+    assert stocked["lisbon"].id[:8] in table
+
+
+def test_search_tells_the_parts_of_each_score(stocked: dict[str, MemoryRecord]) -> None:
+    first, *_ = objects("search", "Who prefers tea?", "-n", "ann", *TOY)
+    record = first.pop("record")
+    assert isinstance(record, dict)
+    assert record["id"] == stocked["tea"].id
+    assert list(first) == [
+        *("score", "similarity", "recency", "frequency", "cosine", "keywords", "session", "neighbours", "speaker"),
+        *("particulars", "question"),
+    ]
+    header, best, *_ = done("search", "Who prefers tea?", "-n", "ann", *TOY).splitlines()
+    assert header.split()[:5] == ["score", "id", "kind", "content", "similarity"]
+    assert {"cosine", "keywords", "recency", "frequency"} <= set(header.split())
+    assert "Prefers green tea" in best
+    assert len(objects("search", "tea", "-n", "ann", "--limit", "2", *TOY)) == 2
+    assert [hit["record"]["kind"] for hit in objects("search", "tea", "-n", "ann", "-k", "fact", *TOY)] == ["fact"]  # type: ignore[index]
+    assert len(objects("search", "tea", "-n", "ann", "--min-score", "0.3", *TOY)) < 4
+
+
+def test_search_goes_back_in_time(stocked: dict[str, MemoryRecord]) -> None:
+    then = (stocked["lisbon"].created_at - timedelta(microseconds=1)).isoformat()
+    (hit,) = objects("search", "Where?", "-n", "ann", "--tag", "where", "--at", then, *TOY)
+    assert hit["record"]["content"] == "Lives in Berlin"  # type: ignore[index]
+    assert "Nothing in 'ann' matches" in refused(3, "search", "Where?", "-n", "ann", "--at", "2w", *TOY)
+
+
+def test_show_and_history_take_the_beginning_of_an_id(stocked: dict[str, MemoryRecord]) -> None:
+    (shown,) = objects("show", stocked["berlin"].id[:8], "-n", "ann")
+    assert (shown["content"], shown["superseded_by"]) == ("Lives in Berlin", stocked["lisbon"].id)
+    assert shown["created_at"] == stocked["berlin"].created_at.isoformat()
+    for name in ("home", stocked["berlin"].id, stocked["lisbon"].id[:10]):
+        history = objects("history", name, "-n", "ann")
+        assert [record["id"] for record in history] == [stocked["lisbon"].id, stocked["berlin"].id]
+    assert "has no memory" in refused(3, "show", stocked["tea"].id[:3], "-n", "ann")
+    assert "has no memory" in refused(3, "history", "nothing", "-n", "ann")
+
+
+def test_the_beginning_of_several_ids_means_none(path: Path) -> None:
+    from autogen_persistent_memory._records import draft
+
+    async def store() -> None:
+        async with PersistentMemory("ann", store=EmbeddedStore(path), embedding=words()) as memory:
+            drafts = [draft("Has a cat", id="abcd-1"), draft("Has a dog", id="abcd-2")]
+            await memory._engine.remember("profile", drafts)
+
+    asyncio.run(store())
+    assert "2 memories" in refused(2, "forget", "abcd", "-n", "ann", "--yes")
+    assert objects("show", "abcd-1", "-n", "ann")[0]["content"] == "Has a cat"
+
+
+def test_sessions_values_and_stats_tell_what_there_is(stocked: dict[str, MemoryRecord], path: Path) -> None:
+    (session,) = objects("sessions", "-n", "ann")
+    assert (session["name"], session["speakers"], session["messages"]) == ("monday", ["ann", "assistant"], 2)
+    assert objects("values", "-n", "ann") == [{"key": "theme", "value": {"dark": True}}]
+    assert 'theme  {"dark": true}' in done("values", "-n", "ann")
+    (stats,) = objects("stats")
+    assert stats["store"] == str(path)
+    assert isinstance(stats["bytes"], int)
+    ann, bob = stats["namespaces"]  # type: ignore[misc]
+    assert ann == {
+        "namespace": "ann",
+        "memories": 4,
+        "kinds": {"interaction": 2, "preference": 1, "fact": 1},
+        "history": 1,
+        "sessions": 1,
+        "values": 1,
+        "embedding": "toy-words",
+        "schema": 1,
+    }
+    assert bob["memories"] == 1
+    assert [row["namespace"] for row in objects("stats", "-n", "bob")[0]["namespaces"]] == ["bob"]  # type: ignore[attr-defined]
+
+
+def test_stored_text_is_shown_and_not_obeyed(path: Path) -> None:
+    nasty = "[bold red]x[/] :smile: \x1b[31mred\x1b]0;title\x07 \x9b2J \u202egnp.exe\nnext line"
+    done("add", nasty, "-n", "ann", *TOY)
+    (record,) = objects("list", "-n", "ann")
+    assert record["content"] == nasty
+    as_json, table = done("list", "-n", "ann", "--json"), done("list", "-n", "ann")
+    whole = done("show", str(record["id"]), "-n", "ann")
+    for printed in (as_json, table, whole):
+        assert not set(printed) & {"\x1b", "\x07", "\x9b", "\u202e"}
+    assert r"[bold red]x[/] :smile: \x1b[31mred\x1b]0;title\x07 \x9b2J \u202egnp.exe next line" in table
+    assert len(table.splitlines()) == 2
+    assert re.search(r"exe\n +next line\n", whole)
+    assert "\x1b" not in refused(3, "show", "\x1b[31m", "-n", "ann")
+
+
+def test_long_texts_are_cut_in_tables_alone(path: Path) -> None:
+    done("add", "word " * 500, "-n", "ann", *TOY)
+    assert max(map(len, done("list", "-n", "ann").splitlines())) < 300
+    (record,) = objects("list", "-n", "ann")
+    assert record["content"] == "word " * 500
+
+
+@pytest.mark.parametrize("text", ["plain", "zwj 👩‍👩‍👧", "tab\tand\nline"])
+def test_what_is_harmless_is_printed_as_it_is(text: str) -> None:
+    assert printable(text) == text
+    assert json.loads(to_json({"text": text})) == {"text": text}
+
+
+def test_everything_about_a_memory_can_be_said_when_it_is_added(path: Path) -> None:
+    (record,) = objects(
+        *(
+            "add",
+            "Is in Lisbon",
+            "-n",
+            "ann",
+            "--kind",
+            "context",
+            "-t",
+            "a",
+            "-t",
+            "b",
+            "--key",
+            "now",
+            "--ttl",
+            "12h",
+        ),
+        *("--source", "ann", "--session", "s", "--at", "2026-01-02T03:04", *TOY),
+    )
+    assert (record["kind"], record["tags"], record["key"]) == ("context", ["a", "b"], "now")
+    assert (record["source"], record["session"]) == ("ann", "s")
+    assert record["created_at"] == "2026-01-02T03:04:00+00:00"
+    assert record["expires_at"] == "2026-01-02T15:04:00+00:00"
+    (pinned,) = objects("add", "Stays", "-n", "ann", "--kind", "temporary", "--pinned", *TOY)
+    assert (pinned["pinned"], pinned["expires_at"]) == (True, None)
+
+
+def test_every_line_of_stdin_is_a_memory(path: Path) -> None:
+    done("add", "-", "-n", "ann", *TOY, input="\ufeffHas two cats\n\n  Trinkt gern Grüntee \r\n")
+    assert sorted(map(str, listed())) == ["Has two cats", "Trinkt gern Grüntee"]
+    assert "UTF-8" in refused(2, "add", "-", "-n", "ann", *TOY, input=b"\xff\xfe")
+    assert "empty" in refused(2, "add", "-", "-n", "ann", *TOY, input="\n\n")
+    assert "one memory" in refused(2, "add", "-", "-n", "ann", "--key", "k", *TOY, input="a b\nc d\n")
+    assert len(listed()) == 2
+
+
+def test_a_memory_is_edited_in_its_place(stocked: dict[str, MemoryRecord]) -> None:
+    id = stocked["tea"].id
+    (record,) = objects("edit", id[:8], "-n", "ann", "--content", "Prefers black tea", "--pinned", *TOY)
+    assert (record["id"], record["content"], record["pinned"]) == (id, "Prefers black tea", True)
+    (record,) = objects("edit", id, "-n", "ann", "--tag", "", "--kind", "fact", "--key", "drink", "--unpinned")
+    assert (record["tags"], record["kind"], record["key"], record["pinned"]) == ([], "fact", "drink", False)
+    (record,) = objects("edit", id, "-n", "ann", "--key", "", "--content", "-", *TOY, input="Drinks\nwater\n")
+    assert (record["key"], record["content"]) == (None, "Drinks\nwater")
+    assert "what to change" in refused(2, "edit", id, "-n", "ann")
+    assert "has no memory" in refused(3, "edit", "nothing", "-n", "ann", "--kind", "fact")
+    assert "no current memory" in refused(1, "edit", stocked["berlin"].id, "-n", "ann", "--kind", "lesson")
+    assert "as it was said" in refused(1, "edit", stocked["message"].id, "-n", "ann", "--content", "No", *TOY)
+
+
+def test_forgetting_takes_what_is_meant_and_nothing_else(stocked: dict[str, MemoryRecord]) -> None:
+    assert objects("forget", "-n", "ann", "--tag", "hot", "--yes") == [{"forgotten": 1}]
+    assert objects("forget", "-n", "ann", "--key", "home", "--everywhere", "--yes") == [{"forgotten": 2}]
+    assert len(listed("--history")) == 2
+    assert objects("forget", "-n", "ann", "--containing", "harbour", "--session", "monday", "-y") == [{"forgotten": 1}]
+    assert "no such memories" in refused(3, "forget", "-n", "ann", "--before", "2w", "--kind", "interaction", "--yes")
+    assert "needs to be told what" in refused(2, "forget", "-n", "ann", "--yes")
+    assert "leave out" in refused(2, "forget", "-n", "ann", "--all", "--tag", "hot", "--yes")
+    assert done("forget", "-n", "ann", "--all", "--yes") == "Forgotten: all.\n"
+    assert [row["namespace"] for row in objects("namespaces")] == ["bob"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["forget -n ann --tag hot", "forget -n ann --all", "reembed -n ann --embedding minilm", "doctor --repair"],
+)
+def test_what_destroys_is_not_done_unasked(stocked: dict[str, MemoryRecord], command: str) -> None:
+    assert "--yes" in refused(2, *command.split(), input="y\n")
+    assert len(listed("--history")) == 5
+
+
+def test_a_store_is_exported_and_imported_through_a_pipe(
+    stocked: dict[str, MemoryRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported = done("export")
+    assert all(json.loads(line)["type"] for line in exported.splitlines())
+    monkeypatch.setenv("AUTOGEN_MEMORY_PATH", str(tmp_path / "other"))
+    assert objects("import", "-", "--rename", "ann=team/ann", *TOY, input=exported) == [{"imported": 7}]
+    assert objects("import", "-", "--rename", "ann=team/ann", input=exported) == [{"imported": 0}]
+    assert [row["namespace"] for row in objects("namespaces")] == ["bob", "team/ann"]
+    file = tmp_path / "bob.jsonl"
+    assert objects("export", str(file), "-n", "bob", "--vectors") == [{"exported": 1, "file": str(file)}]
+    assert '"vector"' in file.read_text()
+    assert "no namespace" in refused(1, "export", "-n", "carl")
+    assert "OLD=NEW" in refused(2, "import", str(file), "--rename", "bob")
+    assert "cannot be read" in refused(1, "import", str(tmp_path / "nowhere.jsonl"))
+
+
+def test_a_snapshot_is_a_store_of_its_own(
+    stocked: dict[str, MemoryRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (copied,) = objects("snapshot", str(tmp_path / "copy"))
+    assert copied["folder"] == str(tmp_path / "copy")
+    everything = listed("--history")
+    monkeypatch.setenv("AUTOGEN_MEMORY_PATH", str(tmp_path / "copy"))
+    assert listed("--history") == everything
+    assert "not empty" in refused(2, "snapshot", str(tmp_path / "copy"))
+
+
+def test_the_doctor_finds_and_repairs(stocked: dict[str, MemoryRecord], path: Path) -> None:
+    assert done("doctor") == "Nothing is wrong.\n"
+    assert objects("doctor") == []
+    orphan = path / "00000000-0000-0000-0000-000000000000"
+    orphan.mkdir()
+    (orphan / "header.bin").write_bytes(b"x")
+    result = call("doctor", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["problem"]) == (1, "orphaned index")
+    (report,) = objects("doctor", "--repair", "--yes")
+    assert report["left"] == []
+    assert Path(str(report["backup"])).is_dir()
+    assert done("doctor", "--repair", "--yes").startswith("There was nothing to repair.")
+
+
+def test_vectors_are_made_anew_with_another_embedding(stocked: dict[str, MemoryRecord]) -> None:
+    other = ("--embedding", "toys:short_vectors", "--embedding-id", "toy-short")
+    assert objects("reembed", "-n", "ann", *other, "--yes") == [{"embedded": 5, "embedding": "toy-short"}]
+    assert "toy-short" in refused(1, "search", "tea", "-n", "ann", *TOY)
+    assert objects("search", "tea", "-n", "ann", *other)[0]["record"]["id"] == stocked["tea"].id  # type: ignore[index]
+    assert objects("compact", "-n", "ann") == [{"compacted": 5}]
+    assert objects("namespaces")[0]["embedding"] == "toy-short"
+
+
+def test_an_embedding_that_does_not_fit_is_refused_clearly(stocked: dict[str, MemoryRecord]) -> None:
+    wrong = ("--embedding", "toys:word_vectors", "--embedding-id", "other")
+    assert "were embedded with 'toy-words', this memory uses 'other'" in refused(
+        1, "search", "tea", "-n", "ann", *wrong
+    )
+    assert "--embedding module:function" in refused(1, "search", "tea", "-n", "ann")
+    assert "--embedding-id" in refused(2, "search", "tea", "-n", "ann", "--embedding", "toys:word_vectors")
+    assert "belongs to --embedding" in refused(2, "search", "tea", "-n", "ann", "--embedding-id", "x")
+    assert "cannot be imported" in refused(2, "search", "tea", "-n", "ann", "--embedding", "toys:nothing")
+    assert "none of minilm" in refused(2, "search", "tea", "-n", "ann", "--embedding", "nonsense")
+    assert "JSON object" in refused(2, "search", "tea", "-n", "ann", "--embedding", "chroma:openai [1]")
+    assert "knows no embedding function" in refused(1, "add", "tea", "-n", "new", "--embedding", "chroma:nothing")
+
+
+def test_the_recorded_embedding_is_used_where_its_name_is_enough(path: Path) -> None:
+    done("add", "Prefers TypeScript", "-n", "ann")
+    assert objects("namespaces")[0]["embedding"] == "all-MiniLM-L6-v2"
+    assert objects("search", "Which programming language?", "-n", "ann")[0]["record"]["content"] == "Prefers TypeScript"  # type: ignore[index]
+    assert "were embedded with 'all-MiniLM-L6-v2'" in refused(1, "add", "More", "-n", "ann", *TOY)
+
+
+def test_what_is_not_there_is_told_from_what_went_wrong(stocked: dict[str, MemoryRecord]) -> None:
+    assert "has no namespace 'carl'. It has ann, bob." in refused(3, "list", "-n", "carl")
+    assert "has no namespace 'carl'" in refused(3, "stats", "-n", "carl")
+    assert "Nothing in 'ann' matches" in refused(3, "search", "tea", "-n", "ann", "--kind", "lesson", *TOY)
+    assert "Missing option" in refused(2, "list")
+    assert "No such command" in refused(2, "nonsense")
+    assert "not a plain path" in refused(2, "list", "-n", "a//b")
+    assert "no duration" in refused(2, "add", "x y", "-n", "ann", "--ttl", "soon", *TOY)
+    assert "or an age such as" in refused(2, "search", "x", "-n", "ann", "--at", "yesterday", *TOY)
+    assert "HOST:PORT" in refused(2, "list", "-n", "ann", "--server", "localhost")
+    assert "not both" in refused(2, "list", "-n", "ann", "--server", "localhost:1", "--path", "x")
+    assert "belong to --server" in refused(2, "list", "-n", "ann", "--ssl")
+
+
+def test_looking_at_nothing_makes_nothing(path: Path, home: Path) -> None:
+    for command in ("namespaces", "stats", "doctor", "export", "list -n ann", "forget -n ann --all --yes"):
+        assert "There is no store in" in refused(3, *command.split())
+    assert not path.exists()
+    assert list(home.iterdir()) == []
+
+
+def test_the_store_is_named_before_or_after_the_command(
+    stocked: dict[str, MemoryRecord], path: Path, tmp_path: Path
+) -> None:
+    elsewhere = str(tmp_path / "elsewhere")
+    done("--path", elsewhere, "add", "Has two cats", "-n", "cat", *TOY)
+    assert [row["namespace"] for row in objects("namespaces", "--path", elsewhere)] == ["cat"]
+    assert json.loads(done("--path", elsewhere, "--json", "namespaces"))["namespace"] == "cat"
+    assert [row["namespace"] for row in objects("--path", elsewhere, "namespaces", "--path", str(path))] == [
+        "ann",
+        "bob",
+    ]
+
+
+def test_the_namespace_may_be_in_the_environment(
+    stocked: dict[str, MemoryRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOGEN_MEMORY_NAMESPACE", "bob")
+    assert [record["content"] for record in objects("list")] == ["Plays chess"]
+
+
+def test_a_server_is_used_like_a_folder(chroma_server: tuple[str, int], path: Path, namespace: str) -> None:
+    server = ("--server", "{}:{}".format(*chroma_server))
+    (record,) = objects("add", "Has two cats", "-n", namespace, *server, *TOY)
+    assert objects("search", "cats", "-n", namespace, *server, *TOY)[0]["record"]["id"] == record["id"]  # type: ignore[index]
+    assert objects("stats", "-n", namespace, *server)[0]["bytes"] is None
+    assert objects("edit", str(record["id"]), "-n", namespace, "--tag", "pets", *server)[0]["tags"] == ["pets"]
+    assert '"Has two cats"' in done("export", "-n", namespace, *server)
+    assert "use export" in refused(2, "snapshot", "copy", *server)
+    assert "Only a folder" in refused(2, "serve", *server)
+    assert "NO_SUCH_TOKEN" in refused(1, "list", "-n", namespace, *server, "--token-env", "NO_SUCH_TOKEN")
+    assert objects("forget", "-n", namespace, "--containing", "cats", "--yes", *server) == [{"forgotten": 1}]
+    assert not path.exists()
+
+
+def test_looking_never_thins_out_the_messages_of_others() -> None:
+    from autogen_persistent_memory._cli.shell import _POLICY
+
+    assert _POLICY.max_interactions is None
+
+
+def test_a_memory_without_an_embedding_cannot_write_a_vector_nor_make_a_collection() -> None:
+    from autogen_persistent_memory import EmbeddingMismatchError, PersistentMemoryError
+    from autogen_persistent_memory._cli.embedding import UnknownEmbedding
+
+    async def write() -> None:
+        store = TemporaryStore()
+        async with PersistentMemory("ann", store=store, embedding=UnknownEmbedding()) as memory:
+            with pytest.raises(PersistentMemoryError, match="only your own code"):
+                await memory.remember("Has two cats")
+        connection = store.connect()
+        shelf = connection.shelf("ann", "profile", "")
+        record = MemoryRecord(id="1", namespace="ann", content="x", created_at=NOW, updated_at=NOW)
+        with pytest.raises(EmbeddingMismatchError, match="without an embedding"):
+            await shelf.put([record], [[1.0]])
+        assert await connection.namespaces() == []
+        await connection.close()
+
+    asyncio.run(write())
+
+
+NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
+
+
+# As a process of its own
+
+
+def start(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*SCRIPT, *arguments], **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options})  # type: ignore[call-overload, no-any-return]
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(path: Path) -> None:
+    done("add", "-", "-n", "ann", *TOY, input="".join(f"Memory number {n} {'x' * 400}\n" for n in range(250)))
+    for command in ("list -n ann --limit 250 --json", "export"):
+        process = start(*command.split())
+        assert process.stdout is not None
+        assert process.stdout.read(1)
+        process.stdout.close()
+        assert process.stderr is not None
+        assert (process.stderr.read(), process.wait(60)) == (b"", 141), command
+        process.stderr.close()
+
+
+def test_pipes_get_utf8_without_colours_whatever_the_locale(path: Path) -> None:
+    done("add", "Trinkt Grüntee ☕", "-n", "ann", *TOY)
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "FORCE_COLOR": ""}
+    answer = subprocess.run([*SCRIPT, "list", "-n", "ann"], capture_output=True, env=environment, check=True)
+    assert "Trinkt Grüntee ☕" in answer.stdout.decode()
+    assert b"\x1b" not in answer.stdout
+    assert answer.stderr == b""
+
+
+def test_an_interrupt_ends_it_cleanly(path: Path) -> None:
+    process = start("add", "-", "-n", "ann", *TOY, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    with process:
+        waiting = Path(f"/proc/{process.pid}/wchan")
+        while process.poll() is None and "pipe" not in waiting.read_text():  # until it reads its stdin
+            os.sched_yield()
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (130, b"Interrupted.\n")
+
+
+def test_a_terminal_is_asked_and_its_answer_counts(stocked: dict[str, MemoryRecord]) -> None:
+    for answer, code in (("n", 1), ("y", 0)):
+        outside, inside = pty.openpty()
+        try:
+            os.write(outside, f"{answer}\n".encode())
+            process = start("forget", "-n", "ann", "--tag", "hot", stdin=inside)
+            stdout, stderr = process.communicate(timeout=60)
+        finally:
+            os.close(outside)
+            os.close(inside)
+        assert process.returncode == code
+        assert b"Delete 1 memory of 'ann' for good?" in stderr
+        assert stdout == (b"Forgotten: 1.\n" if code == 0 else b"")
+
+
+def test_a_terminal_gets_colours_unless_it_wants_none(path: Path) -> None:
+    printed = {}
+    for no_colour in ("", "1"):
+        outside, inside = pty.openpty()
+        environment = {**os.environ, "NO_COLOR": no_colour, "TERM": "xterm-256color"}
+        process = start("--help", stdout=inside, stderr=inside, env=environment)
+        os.close(inside)
+        text = b""
+        try:
+            while part := os.read(outside, 4096):
+                text += part
+        except OSError:  # how Linux says that the other side is closed
+            pass
+        os.close(outside)
+        assert process.wait(60) == 0
+        printed[no_colour] = text
+    colour = re.compile(rb"\x1b\[(\d+;)*3\d")
+    assert colour.search(printed[""])
+    assert not colour.search(printed["1"])
+
+
+@pytest.fixture
+def serving(
+    stocked: dict[str, MemoryRecord], path: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, object]]]:
+    process = start("serve", "--port", "0", "--json")
+    with process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline() or b"{}")
+        assert told, process.communicate()
+        try:
+            yield process, told
+        finally:
+            for pid in (process.pid, int(told["pid"])):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+
+def test_a_folder_is_served_until_it_is_interrupted(
+    serving: tuple[subprocess.Popen[bytes], dict[str, object]], path: Path
+) -> None:
+    process, told = serving
+    port = int(str(told["port"]))
+    assert told["store"] == f'ServerStore("127.0.0.1", {port})'
+
+    async def look(store: EmbeddedStore | ServerStore) -> list[str]:
+        async with PersistentMemory("ann", store=store, embedding=words()) as memory:
+            return [record.content for record in await memory.profile.records()]
+
+    assert asyncio.run(look(ServerStore("127.0.0.1", port))) == ["Prefers green tea", "Lives in Lisbon"]
+    with pytest.raises(StoreLockedError, match="chroma run"):
+        asyncio.run(look(EmbeddedStore(path)))
+    assert "is in use by process" in refused(1, "serve", "--port", "0")
+    assert "is in use by process" in refused(1, "list", "-n", "ann")
+    assert len(objects("list", "-n", "ann", "--server", f"127.0.0.1:{port}")) == 4
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    assert asyncio.run(look(EmbeddedStore(path))) == ["Prefers green tea", "Lives in Lisbon"]
+
+
+def test_a_server_that_outlives_its_command_keeps_the_folder_locked(
+    serving: tuple[subprocess.Popen[bytes], dict[str, object]],
+) -> None:
+    process, told = serving
+    process.kill()
+    process.wait()
+    assert f"is in use by process {told['pid']} (chroma run" in refused(1, "list", "-n", "ann")
+
+
+def test_a_port_in_use_is_refused(path: Path, chroma_server: tuple[str, int]) -> None:
+    assert "in use. Choose another with --port" in refused(1, "serve", "--port", str(chroma_server[1]))
+
+
+def test_the_demonstration_remembers_and_leaves_nothing(path: Path, home: Path) -> None:
+    lines = [json.loads(line) for line in done("demo", "--json").splitlines()]
+    friday = [(line["who"], line["text"]) for line in lines if line["day"].startswith("Friday")]
+    assert ("remembers", "The user prefers TypeScript.") in friday
+    assert ("remembers", "The user's team migrated from SQLite to PostgreSQL, because of JSONB.") in friday
+    assert [who for who, _ in friday[-2:]] == ["user", "assistant"]
+    assert not path.exists()
+    assert list(home.iterdir()) == []
