@@ -51,12 +51,13 @@ class Printer:
         self._print(table)
 
     def pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
-        """Print what something is, a line for each of its sides; texts keep their lines."""
+        """Print what something is, a line for each of its sides that is not empty; texts keep their lines."""
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
-        for name, value in pairs:
-            table.add_row(name, Text(shown(value)))
+        for name, text in ((name, shown(value)) for name, value in pairs):
+            if text:
+                table.add_row(name, Text(text))
         self._print(table)
 
     def line(self, text: str, style: str = "") -> None:
