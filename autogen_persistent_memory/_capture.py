@@ -184,7 +184,10 @@ class Place:
     def has_a_reply(self, messages: Sequence[LLMMessage]) -> bool:
         """Whether the agent here said something that was not heard yet, or its conversation was taken away."""
         news, goes_on = self.unheard(messages)
-        return any(isinstance(message, AssistantMessage) for message in news) or (bool(self._heard) and not goes_on)
+        was_taken_away = bool(self._heard) and not goes_on
+        return was_taken_away or any(
+            isinstance(message, AssistantMessage) for message in (*news, *self.left_behind(messages))
+        )
 
     def left_behind(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
         """What was said here last and cannot be heard any more, since the conversation was taken away with it."""
@@ -321,9 +324,10 @@ class Ledger:
         elsewhere = self._under_way_elsewhere(place, asked, together)
         if known or is_first:  # it was loaded, or is a teammate's, so that others' words in it may be known, too
             elsewhere |= {index for index, said in enumerate(asked[:-1]) if self._counts[said.said]}
+        if (
+            known or is_first or place.turn
+        ):  # else it was emptied before, and what was captured since is to be heard here
             place.start_over(moment() if since is None else since)
-        else:  # it was reset, so what was captured elsewhere since may be heard here as ever
-            place.turn = []
         new = [self._capture(place, utterance, False) for utterance in missed]
         return new + self._take_in(place, asked, together, elsewhere)
 
