@@ -17,7 +17,7 @@ from ._errors import StoreUnavailableError
 from ._rows import Metadata
 from ._store import Space
 
-_CHUNK = 256 * 1024
+_CHUNK = 1024 * 1024
 _NO_EMBEDDING = "none"
 _PLACEHOLDER = [1.0]
 _READ_TRIES = 5
