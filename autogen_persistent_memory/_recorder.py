@@ -362,8 +362,11 @@ class _Hearing:
             if not self._listens:
                 await self._recorder.listen_in(self._since)
                 self._listens = True
-            await self._recorder.overhear(self, self._waiting, self._since)
-            await self._recorder.settle()
+            goes_on = True
+            while goes_on:
+                await self._recorder.overhear(self, self._waiting, self._since)
+                await self._recorder.settle()
+                goes_on = bool(self._waiting)  # more was said while that was stored
         except PersistentMemoryError as error:
             logger.warning("What is said in a stream cannot be stored for now: %s", error)
         except Exception:
