@@ -6,11 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format notebooks clean help
+.PHONY: demo test llm lint format notebooks clean help
 
 help:
 	@echo "make demo       see an agent remember across two processes"
 	@echo "make test       linter, types, layers and all tests"
+	@echo "make llm        ask a real small model 20 questions, with memory and without"
 	@echo "make format     format the code"
 	@echo "make notebooks  run the notebooks of samples/ and save what they show"
 	@echo "make clean      remove the environment and caches"
@@ -21,6 +22,9 @@ demo: $(READY)
 test: lint
 	@echo "Running the tests ..."
 	@$(BIN)/python -m pytest
+
+llm: $(READY)
+	@$(BIN)/python benchmarks/llm.py
 
 lint: $(READY)
 	@echo "Checking style (ruff) ..."
