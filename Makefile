@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test soak lint format notebooks clean help
+.PHONY: demo test soak llm lint format notebooks clean help
 
 help:
 	@echo "make demo       see an agent remember across two processes"
 	@echo "make test       linter, types, layers and all tests"
 	@echo "make soak       the long tests: kills, churn, many namespaces"
+	@echo "make llm        ask a real small model 20 questions, with memory and without"
 	@echo "make format     format the code"
 	@echo "make notebooks  run the notebooks of samples/ and save what they show"
 	@echo "make clean      remove the environment and caches"
@@ -26,6 +27,9 @@ test: lint
 soak: $(READY)
 	@echo "Running the long tests ..."
 	@$(BIN)/python -m pytest -m soak -s
+
+llm: $(READY)
+	@$(BIN)/python benchmarks/llm.py
 
 lint: $(READY)
 	@echo "Checking style (ruff) ..."

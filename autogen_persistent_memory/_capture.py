@@ -21,6 +21,8 @@ from autogen_agentchat.messages import (
     HandoffMessage,
     MultiModalMessage,
     StopMessage,
+    TextMessage,
+    ToolCallSummaryMessage,
 )
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
@@ -31,7 +33,10 @@ from ._locks import CrossLoopLock
 _SKIPPED = re.compile(r"Skipped \d+ messages\.")
 _ROLE = re.compile(r"^\s*(?P<who>user|human|assistant|ai|agent|bot)\s*:\s*", re.IGNORECASE | re.MULTILINE)
 _USERS = ("user", "human")
+_DUMPED = {kind.__name__: kind for kind in (TextMessage, MultiModalMessage, ToolCallSummaryMessage, HandoffMessage)}
 _MOST_PLACES = 256
+MOST_UNCAPTURED = 100
+"""How far back in a loaded conversation the last message is looked for that is captured."""
 _MOST_RECENT = 1_000
 _MOMENTS = count()
 
@@ -88,6 +93,12 @@ def said_by(item: object) -> Utterance | None:
     if not text or (isinstance(item, HandoffMessage) and is_handoff(text)):
         return None
     return Utterance(item.source, text)
+
+
+def said_in_dump(message: Mapping[str, Any]) -> Utterance | None:
+    """What somebody says with a message of a saved state. A type that only its team knows tells nothing."""
+    kind = _DUMPED.get(message.get("type", ""))
+    return None if kind is None else said_by(kind.load(message))
 
 
 Transcript = str | TaskResult | Sequence[str | BaseChatMessage | BaseAgentEvent | LLMMessage | Mapping[str, Any]]
@@ -184,7 +195,10 @@ class Place:
     def has_a_reply(self, messages: Sequence[LLMMessage]) -> bool:
         """Whether the agent here said something that was not heard yet, or its conversation was taken away."""
         news, goes_on = self.unheard(messages)
-        return any(isinstance(message, AssistantMessage) for message in news) or (bool(self._heard) and not goes_on)
+        was_taken_away = bool(self._heard) and not goes_on
+        return was_taken_away or any(
+            isinstance(message, AssistantMessage) for message in (*news, *self.left_behind(messages))
+        )
 
     def left_behind(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
         """What was said here last and cannot be heard any more, since the conversation was taken away with it."""
@@ -263,6 +277,8 @@ class Ledger:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._recent: deque[tuple[int, Utterance, Place]] = deque(maxlen=_MOST_RECENT)
         self._places: OrderedDict[int, tuple[object, Place]] = OrderedDict()
+        self._waiting: list[tuple[int, Utterance]] = []
+        self._unsaved: list[Utterance] = []
         self.is_loaded = False
         self.listening = CrossLoopLock()
         """Held while something is taken in, by whichever of the memories that share these books."""
@@ -321,9 +337,10 @@ class Ledger:
         elsewhere = self._under_way_elsewhere(place, asked, together)
         if known or is_first:  # it was loaded, or is a teammate's, so that others' words in it may be known, too
             elsewhere |= {index for index, said in enumerate(asked[:-1]) if self._counts[said.said]}
+            elsewhere |= self._waited_for(asked)
+        # Else it was emptied before, and what was captured since is to be heard here.
+        if known or is_first or place.turn:
             place.start_over(moment() if since is None else since)
-        else:  # it was reset, so what was captured elsewhere since may be heard here as ever
-            place.turn = []
         new = [self._capture(place, utterance, False) for utterance in missed]
         return new + self._take_in(place, asked, together, elsewhere)
 
@@ -339,7 +356,9 @@ class Ledger:
         new = [
             self._capture(place, utterance, True)
             for index, utterance in enumerate(utterances)
-            if not place.was_expected(utterance, together) and index not in elsewhere
+            if not place.was_expected(utterance, together)
+            and index not in elsewhere
+            and not self._is_said_again(place, utterance)
         ]
         place.took_in(utterances)
         return new
@@ -367,6 +386,42 @@ class Ledger:
             place.expect((said, other) for other in others for said in other.turn)
         return bool(self.hear(place, [utterance]))
 
+    def knows(self, utterance: Utterance) -> bool:
+        """Whether these words of this speaker are captured."""
+        return bool(self._counts[utterance.said])
+
+    def resume(self, tail: Sequence[Utterance], waiting: Iterable[tuple[int, Utterance]]) -> list[Captured]:
+        """Take in a team's conversation that was loaded and will go on; what of it nobody captured yet.
+
+        What its agents are still to hear is captured already. So is what was said after the state was saved, and may have
+        to be said again.
+
+        Args:
+            tail: The end of it, from the last message on that is known.
+            waiting: For each agent how many messages it has not heard yet, and the last of them.
+        """
+        new = [self._capture(Place(), utterance, False) for utterance in tail[1:]]
+        last = max(index for index, utterance in enumerate(self._order) if utterance.said == tail[-1].said)
+        self._waiting, self._unsaved = list(waiting), self._order[last + 1 :]
+        return new
+
+    def _waited_for(self, asked: Sequence[Utterance]) -> set[int]:
+        """Which of these messages is the last one that an agent of a loaded conversation had still to hear."""
+        for number, utterance in self._waiting:
+            if len(asked) >= number and asked[number - 1].said == utterance.said:
+                self._waiting.remove((number, utterance))
+                return {number - 1}
+        return set()
+
+    def _is_said_again(self, place: Place, utterance: Utterance) -> bool:
+        """Whether it was captured before, but is not in the state that was loaded, so that it had to be said again."""
+        found = next((unsaved for unsaved in self._unsaved if unsaved.said == utterance.said), None)
+        if found is None:
+            return False
+        self._unsaved.remove(found)
+        self._recent.append((moment(), utterance, place))
+        return True
+
     def hear_transcript(self, utterances: Sequence[Utterance]) -> list[Captured]:
         """Take in a conversation that is over; what of it nobody captured yet."""
         place, known, new = Place(), Counter(utterance.said for utterance in self._order), []
@@ -388,6 +443,7 @@ class Ledger:
         return replace(captured, occurrence=self._counts[captured.utterance.said])
 
     def _capture(self, place: Place, utterance: Utterance, is_fresh: bool) -> Captured:
+        self._unsaved = []  # the conversation has taken another course
         self._recent.append((moment(), utterance, place))
         self._order.append(utterance)
         self._counts[utterance.said] += 1

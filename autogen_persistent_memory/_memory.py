@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from contextlib import aclosing, nullcontext
 from typing import Literal, TypeVar
 
 from autogen_core import Component
@@ -19,7 +20,8 @@ from ._profile import ProfileMemory
 from ._recorder import Recorder
 from ._records import MemoryRecord, Selection, SessionInfo, new_session_name
 from ._remembering import RememberingMemory
-from ._session import Resumable, SessionMemory
+from ._resuming import Resumable
+from ._session import SessionMemory
 from ._store import MemoryStore, ShelfName
 from ._stores import store_from_config
 
@@ -87,19 +89,24 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         """Pass a `run_stream()` through, and capture every message in it as it comes.
 
         Works inside `Console(...)`, for agents and teams, and together with `memory=[...]`: nothing is captured twice.
-        What cannot be stored never breaks the stream.
+        What cannot be stored or saved never breaks the stream.
 
         Args:
             stream: What `agent.run_stream(...)` or `team.run_stream(...)` gives.
-            save: The team or agent whose state is to be saved in the session when the stream has ended.
+            save: The team or agent whose state is to be saved in the session, a team after every turn, so that
+                `session.load(team)` goes on even after the process was killed.
 
         Example:
-            `await Console(memory.observe(team.run_stream(task="...")))`
+            `await Console(memory.observe(team.run_stream(task="..."), save=team))`
         """
-        async for item in stream if self._captured_by is None else self._captured_by.observe(stream):
-            yield item
-        if save is not None:
-            await self._session.save(save)
+        async with nullcontext() if save is None else self._session.saving(save):
+            if self._captured_by is None:
+                async for item in stream:
+                    yield item
+                return
+            async with aclosing(self._captured_by.observe(stream)) as captured:
+                async for item in captured:
+                    yield item
 
     async def extract(self, messages_or_text: Transcript, source: str | None = None) -> list[MemoryRecord]:
         """Feed a finished transcript through capture and extraction; the facts that were found.

@@ -6,17 +6,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from autogen_core.model_context import ChatCompletionContext
 
-from ._capture import Captured, Ledger, Utterance, moment, said_by, said_in
+from ._capture import MOST_UNCAPTURED, Captured, Ledger, Utterance, moment, said_by, said_in, said_in_dump
 from ._conversation import everything_in, live_messages
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._extraction import Extractor, Message, learned
 from ._records import FACTS, MESSAGES, Draft, MemoryRecord, Selection, draft, in_order, stable_id
 from ._secrets import redact
+from ._states import State, thread_of, waiting_in
 from ._study import Study
 from ._threads import in_thread
 
@@ -118,6 +120,21 @@ class Recorder:
             self._overheard.append((whose, left, since))
         elif self._books is not None:
             self._books.leave(whose)
+
+    async def resume(self, state: State) -> None:
+        """A saved conversation was loaded, and will go on."""
+        ledger = await self._ledger()
+        async with ledger.listening:
+            tail: list[Utterance] = []
+            for message in reversed(thread_of(state)[-MOST_UNCAPTURED:]):
+                tail = await self._clean(await in_thread(partial(_said_in, [message]))) + tail
+                if tail and ledger.knows(tail[0]):
+                    waiting = await in_thread(lambda: [_said_in(messages) for messages in waiting_in(state)])
+                    counts, last = [len(said) for said in waiting if said], [said[-1] for said in waiting if said]
+                    self._note(ledger.resume(tail, zip(counts, await self._clean(last))), ledger)
+                    break
+        await self._learn()
+        await self._write_messages()
 
     async def tell(self, utterances: Sequence[Utterance]) -> list[MemoryRecord]:
         """Take in a finished transcript; the facts it tells."""
@@ -315,6 +332,10 @@ class Recorder:
         )
 
 
+def _said_in(messages: Sequence[State]) -> list[Utterance]:
+    return [said for said in map(said_in_dump, messages) if said is not None]
+
+
 class _Hearing:
     """What is said in a stream, taken in one after the other by a task of its own."""
 
@@ -341,8 +362,11 @@ class _Hearing:
             if not self._listens:
                 await self._recorder.listen_in(self._since)
                 self._listens = True
-            await self._recorder.overhear(self, self._waiting, self._since)
-            await self._recorder.settle()
+            goes_on = True
+            while goes_on:
+                await self._recorder.overhear(self, self._waiting, self._since)
+                await self._recorder.settle()
+                goes_on = bool(self._waiting)  # more was said while that was stored
         except PersistentMemoryError as error:
             logger.warning("What is said in a stream cannot be stored for now: %s", error)
         except Exception:

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from autogen_core import Component
 from autogen_core.models import ChatCompletionClient
 from typing_extensions import Self
 
 from ._autogen import EngineMemory, make_engine
-from ._checks import check_count, check_flag, check_session, decode_json, encode_json
+from ._checks import check_count, check_flag, check_session
 from ._config import RecallPolicy, SessionMemoryConfig
 from ._embeddings import Embedding, embedding_from_config
 from ._engine import Engine
-from ._errors import PersistentMemoryError
 from ._model_clients import check_client, dump_client, load_client
 from ._recap import Recap
 from ._recorder import Recorder
 from ._records import Draft, MemoryRecord, Selection, draft, in_order
+from ._resuming import Resumable, Saving, restore, state_at_rest
+from ._states import State, to_text
 from ._store import MemoryStore
 from ._stores import store_from_config
 from ._threads import in_thread
-
-
-class Resumable(Protocol):
-    """An AutoGen team or agent: what can save its state and load it again."""
-
-    async def save_state(self) -> Mapping[str, Any]:
-        """Everything needed to go on."""
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
 
 
 class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
@@ -120,28 +110,37 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         return messages if count is None else messages[-count:]
 
     async def save(self, team_or_agent: Resumable) -> None:
-        """Save the state of a team or an agent, so that `load()` can go on with it in another process."""
-        state = await team_or_agent.save_state()
-        text = await in_thread(lambda: encode_json(dict(state), "the state"))
-        await self._engine.values.put("state", self._session, text)
+        """Save the state of a team or an agent, so that `load()` can go on with it in another process.
+
+        Raises:
+            PersistentMemoryError: It is running; `PersistentMemory.observe(stream, save=team)` saves it as it runs.
+        """
+        await self._keep(await state_at_rest(team_or_agent))
+
+    def saving(self, team_or_agent: Resumable) -> Saving:
+        """Saves a team or an agent as it runs, for as long as an `async with` block lasts."""
+        return Saving(team_or_agent, self._keep, self.policy.deadline)
 
     async def load(self, team_or_agent: Resumable) -> bool:
         """Restore the state saved last into a team or agent built the same way; whether there was one.
 
+        A team that was stopped in the middle goes on by `run_stream()` without a task. AutoGen's termination conditions
+        are no part of a team's state: they count anew.
+
         Raises:
-            PersistentMemoryError: The state does not fit this team or agent.
+            PersistentMemoryError: The state does not fit this team or agent, which stays as it is.
         """
         text = await self._engine.values.get("state", self._session)
         if text is None:
             return False
-        try:
-            await team_or_agent.load_state(await in_thread(lambda: decode_json(text)))
-        except Exception as error:
-            raise PersistentMemoryError(
-                f"The state saved in session {self._session!r} does not fit this {type(team_or_agent).__name__}: "
-                f"{error!r}. Build the team with the same participants as when it was saved, or start a new session."
-            ) from error
+        state = await restore(team_or_agent, text, self._session)
+        if self._captured_by is not None:
+            await self._captured_by.resume(state)
         return True
+
+    async def _keep(self, state: State) -> None:
+        text = await in_thread(lambda: to_text(state))
+        await self._engine.values.put("state", self._session, text)
 
     async def clear(self) -> None:
         """Delete this conversation for good: its messages and its saved state. Other sessions stay."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from autogen_core import CancellationToken, Component
@@ -27,6 +27,8 @@ from ._remembering import RememberingMemory
 logger = logging.getLogger("autogen_persistent_memory")
 
 ToolName = Literal["remember", "recall", "forget"]
+AgentTool = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
+"""What AutoGen's agents take as a tool; a list of anything narrower is none of theirs to a type checker."""
 
 TOOL_PROMPT = (
     "You have a memory that outlives this conversation. Call `remember` when you learn something that will matter next "
@@ -45,7 +47,7 @@ def memory_tools(
     kind: str | None = None,
     tags: Sequence[str] | None = None,
     limit: int | None = None,
-) -> list[BaseTool[Any, Any]]:
+) -> list[AgentTool]:
     """Tools with which a model remembers, recalls and forgets by itself.
 
     They go together with automatic memory: what was captured already is not stored a second time. Trouble comes back as a

@@ -19,7 +19,7 @@ from ._records import utc_now
 from ._rows import Metadata
 from ._store import Entry, Space
 
-_CHUNK = 256 * 1024
+_CHUNK = 1024 * 1024
 _NO_EMBEDDING = "none"
 _PLACEHOLDER = [1.0]
 _READ_TRIES = 5

@@ -39,7 +39,7 @@ def executed(notebook: NotebookNode) -> NotebookNode:
             resources={"metadata": {"path": folder}},
             config=Config(KernelManager={"transport": "ipc", "ip": f"{folder}/kernel"}),  # sockets in files, no ports
         )
-        client.execute(env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)})
+        client.execute(env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "SAMPLE_MODEL": "script"})
     return tidied(copy)
 
 

@@ -21,7 +21,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from models import model
 from showing import show, show_run
 
-from autogen_persistent_memory import EmbeddedStore, PersistentMemory, SessionMemory
+from autogen_persistent_memory import EmbeddedStore, PersistentMemory, RecallPolicy, SessionMemory
 
 TASK = "Plan a day out for twelve people. We have 600 euros."
 BEFORE = [
@@ -36,7 +36,8 @@ AFTER = [
 
 async def talk(path: str, replies: list[str]) -> None:
     """As many turns as there are replies, in the session `day-out`: begun here, or begun by another process."""
-    async with PersistentMemory("team/day-out", session="day-out", store=EmbeddedStore(path)) as memory:
+    patient = RecallPolicy(deadline=20)  # rather wait for a busy machine than leave something to be stored later
+    async with PersistentMemory("team/day-out", session="day-out", store=EmbeddedStore(path), policy=patient) as memory:
         client = model(replies)
         agents: list[ChatAgent | Team] = [
             AssistantAgent(name, model_client=client, system_message=f"You are the {name}. Answer in one sentence.")

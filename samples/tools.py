@@ -26,7 +26,7 @@ async def talk(memory: PersistentMemory, text: str, *replies: str | CreateResult
     agent = AssistantAgent(
         "assistant",
         model_client=model(replies),
-        tools=[*memory_tools(memory)],  # and yours
+        tools=memory_tools(memory),
         system_message=f"You are a helpful assistant. {TOOL_PROMPT}",
         reflect_on_tool_use=True,  # once a tool has answered, the model goes on to answer the user
     )

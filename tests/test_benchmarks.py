@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_model import missing
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -126,3 +127,11 @@ def test_the_cost_of_capture_is_measured() -> None:
     )
     assert json.loads(answer.stdout)["turns"] == 12
     assert answer.stderr == ""
+
+
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_a_real_model_is_asked_with_and_without_memory() -> None:
+    answer = json.loads(run("llm.py", "--first", "2", "--json"))
+    assert answer["questions"] == answer["in the block"] == 2
+    assert all(row["with"] and row["without"] for row in answer["rows"])
+    assert answer["right without memory"] == 0

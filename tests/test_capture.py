@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -32,9 +33,9 @@ from autogen_core.models import (
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from PIL import Image as Picture
 from pydantic import BaseModel
-from toys import words
+from toys import word_vectors, words
 
-from autogen_persistent_memory import PersistentMemory, TemporaryStore
+from autogen_persistent_memory import CallableEmbedding, PersistentMemory, TemporaryStore
 from autogen_persistent_memory._capture import Ledger, Utterance, said_in, transcript
 from autogen_persistent_memory._threads import in_thread
 
@@ -337,6 +338,27 @@ async def test_nothing_is_captured_if_nobody_wants_it() -> None:
     await memory.flush()
     assert await memory.count() == 0
     await memory.close()
+
+
+async def test_what_is_said_while_the_words_before_are_being_stored_is_stored_when_the_stream_has_ended() -> None:
+    storing, go_on = threading.Event(), threading.Event()
+
+    def slow_vectors(texts: list[str]) -> list[list[float]]:
+        storing.set()
+        go_on.wait(10)
+        return word_vectors(texts)
+
+    async def stream() -> AsyncIterator[TextMessage]:
+        yield TextMessage(content="The first of two messages.", source="planner")
+        await in_thread(storing.wait)
+        yield TextMessage(content="The second of two messages.", source="scout")
+        go_on.set()
+
+    slow = CallableEmbedding(slow_vectors, id="slow-words")
+    async with PersistentMemory("ann", session="s", store=TemporaryStore(), embedding=slow, extractor=None) as memory:
+        async for _ in memory.observe(stream()):
+            pass
+        assert [message.source for message in await memory.session.messages()] == ["planner", "scout"]
 
 
 async def test_what_was_injected_is_never_captured() -> None:

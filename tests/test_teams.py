@@ -46,7 +46,7 @@ def agent(
     name: str, memory: PersistentMemory | list[PersistentMemory], *answers: Any, **options: Any
 ) -> AssistantAgent:
     client = ReplayChatCompletionClient(
-        list(answers) or [f"{name} says thing number {number}" for number in range(20)], model_info=TOOLS
+        list(answers) or [f"{name} says thing number {number}" for number in range(40)], model_info=TOOLS
     )
     memories: list[Any] = memory if isinstance(memory, list) else [memory]
     return AssistantAgent(name, model_client=client, memory=memories, **options)
@@ -71,20 +71,20 @@ def round_robin(memories: Memories) -> Team:
 
 
 def selected_by_model(memories: Memories) -> Team:
-    selector = ReplayChatCompletionClient(["carol", "ada", "carol", "bob"] * 5)
+    selector = ReplayChatCompletionClient(["carol", "ada", "carol", "bob"] * 9)
     return SelectorGroupChat(members(memories), selector, max_turns=4, allow_repeated_speaker=True)
 
 
 def selected_by_function(memories: Memories) -> Team:
-    order = iter(["bob", "bob", "ada", "carol"] * 5)
+    order = iter(["bob", "bob", "ada", "carol"] * 9)
     return SelectorGroupChat(
         members(memories), ReplayChatCompletionClient([]), max_turns=4, selector_func=lambda _: next(order)
     )
 
 
 def swarm(memories: Memories) -> Team:
-    ada = agent("ada", memories[0], *[handoff("bob"), "ada ends it"] * 5, handoffs=["bob"])
-    bob = agent("bob", memories[1], *[handoff("ada", "bob thinks by himself that ada knows")] * 5, handoffs=["ada"])
+    ada = agent("ada", memories[0], *[handoff("bob"), "ada ends it"] * 9, handoffs=["bob"])
+    bob = agent("bob", memories[1], *[handoff("ada", "bob thinks by himself that ada knows")] * 9, handoffs=["ada"])
     carol = agent("carol", memories[2])
     return Swarm([ada, bob, carol], max_turns=3)
 
@@ -161,11 +161,11 @@ async def test_whatever_the_team_everything_is_captured_once_in_order_with_its_s
     await run(TASK)
     await run(NEXT)
     await run(NEXT)
-    await check()
     await team.load_state(await team.save_state())
     await run(TASK)
     await check()
     await team.reset()
+    await run(TASK)
     await run(TASK)
     await check()
     assert len(expected) >= 10
