@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import get_args
 
 from ._checks import check_flag
-from ._embeddings import Embedding, MiniLMEmbedding, Vectors
-from ._engine import vectors_of
+from ._embeddings import Embedding, MiniLMEmbedding
 from ._errors import PersistentMemoryError
-from ._holdings import Holdings
+from ._intake import Intake
 from ._lines import End, Header, Line, NamespaceLine, RecordLine, ValueLine, from_line, to_line
 from ._naming import check_pattern, is_meant, renaming
 from ._progress import Progress, progress_of
-from ._records import MemoryRecord
 from ._store import Connection, MemoryStore, ShelfName, Space
 from ._streams import File, pages_of_lines, writing_lines
 from ._threads import in_thread
 
 _SPACES: tuple[Space, ...] = get_args(Space)
 _READ_PAGE = 500
-_WRITE_BATCH = 64
 _ROUNDS = 3
-_REMEDY = (
-    "All lines before it were imported. Mend or delete that line and import the file again: what is there already is not "
-    "written twice."
-)
 
 
 async def export_memories(
@@ -154,7 +145,7 @@ async def import_memories(
             page: Sequence[str | bytes] = await anext(pages, [])
             header = await in_thread(partial(_header_of, page))
             async with progress_of(header.count, "Importing", progress) as done:
-                work = _Import(connection, embedding or MiniLMEmbedding(), renamed, done)
+                work = Intake(connection, embedding or MiniLMEmbedding(), renamed, done)
                 number = 0
                 while page:
                     await work.take_page(page, number)
@@ -171,135 +162,6 @@ async def import_memories(
         await connection.close()
 
 
-class _Import:
-    """What is being imported, in batches of one shelf."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        embedding: Embedding,
-        renamed: Callable[[str], str],
-        done: Callable[[int], None],
-    ) -> None:
-        self.written = 0
-        self.has_ended = False
-        self._connection = connection
-        self._embedding = embedding
-        self._renamed = renamed
-        self._done = done
-        self._came_from: dict[str, str] = {}
-        self._made_by: dict[str, Mapping[ShelfName, str]] = {}
-        self._batch: list[RecordLine] = []
-        self._holdings: tuple[str, Holdings] | None = None
-
-    async def take_page(self, page: Sequence[str | bytes], before: int) -> None:
-        """Take in lines of the file, of which so many came before. If one is no good, those before it are stored."""
-        lines, trouble = await in_thread(partial(_parsed, page, before))
-        try:
-            for number, line in lines:
-                await self._take(number, line)
-            if trouble is not None:
-                raise trouble
-        except _BadLineError:
-            await self.finish_batch()
-            raise
-
-    async def _take(self, number: int, line: Line) -> None:
-        self.has_ended = isinstance(line, End)
-        if isinstance(line, NamespaceLine):
-            self._made_by[self._place(number, line.namespace)] = line.embeddings
-        elif isinstance(line, RecordLine):
-            record = replace(line.record, namespace=self._place(number, line.record.namespace))
-            if len(self._batch) == _WRITE_BATCH or (
-                self._batch and not _belong_together(self._batch[0], line.shelf, record)
-            ):
-                await self.finish_batch()
-            self._batch.append(replace(line, record=record))
-        elif isinstance(line, ValueLine):
-            await self._store_value(replace(line, namespace=self._place(number, line.namespace)))
-
-    async def finish_batch(self) -> None:
-        """Store what is waiting."""
-        batch, self._batch = self._batch, []
-        if not batch:
-            return
-        namespace, shelf = batch[0].record.namespace, batch[0].shelf
-        holdings = self._holdings_of(namespace)
-        latest: dict[str, RecordLine] = {}
-        for line in batch:
-            if _is_later(line.record, latest[line.record.id].record if line.record.id in latest else None):
-                latest[line.record.id] = line
-        lines = await _news(holdings, shelf, latest)
-        vectors = await self._vectors(lines)
-        vector_of = {line.record.id: vector for line, vector in zip(lines, vectors, strict=True)}
-
-        async def store() -> int:
-            still_news = await _news(holdings, shelf, {line.record.id: line for line in lines})
-            records = [line.record for line in still_news]
-            await holdings.adopt(shelf, records, [vector_of[record.id] for record in records])
-            return len(records)
-
-        if lines:
-            self.written += await holdings.as_a_whole(store)
-        self._done(len(batch))
-
-    async def _vectors(self, lines: Sequence[RecordLine]) -> Vectors:
-        """The vectors in the file where our embedding made them, else new ones."""
-
-        def is_ours(line: RecordLine) -> bool:
-            made_by = self._made_by.get(line.record.namespace, {}).get(line.shelf)
-            return line.vector is not None and made_by == self._embedding.id
-
-        new = iter(await vectors_of([line.record for line in lines if not is_ours(line)], self._embedding))
-        return [line.vector if line.vector is not None and is_ours(line) else next(new) for line in lines]
-
-    async def _store_value(self, line: ValueLine) -> None:
-        values = self._connection.values(line.namespace)
-        there = await values.entry(line.space, line.name)
-        if there is None or (line.entry.at is not None and (there.at is None or there.at < line.entry.at)):
-            await values.put(line.space, line.name, line.entry.text, line.entry.at)
-            self.written += 1
-        self._done(1)
-
-    def _place(self, number: int, namespace: str) -> str:
-        place = self._renamed(namespace)
-        came_from = self._came_from.setdefault(place, namespace)
-        if came_from != namespace:
-            raise _BadLineError(
-                number, f"{came_from!r} and {namespace!r} would be mixed in {place!r}; rename one of them"
-            )
-        return place
-
-    def _holdings_of(self, namespace: str) -> Holdings:
-        if self._holdings is None or self._holdings[0] != namespace:
-            self._holdings = (
-                namespace,
-                Holdings(
-                    namespace, self._connection, self._embedding.id, partial(vectors_of, embedding=self._embedding)
-                ),
-            )
-        return self._holdings[1]
-
-
-async def _news(holdings: Holdings, shelf: ShelfName, lines: Mapping[str, RecordLine]) -> list[RecordLine]:
-    """Those that are not there, or changed later than what is."""
-    there = {record.id: record for record in await holdings.shelf(shelf).get(list(lines))}
-    return [line for id, line in lines.items() if _is_later(line.record, there.get(id))]
-
-
-def _is_later(record: MemoryRecord, than: MemoryRecord | None) -> bool:
-    return than is None or _changed(record) > _changed(than)
-
-
-def _changed(record: MemoryRecord) -> tuple[datetime, bool, int]:
-    times = (record.updated_at, record.superseded_at, record.last_used_at)
-    return max(time for time in times if time is not None), record.superseded_by is not None, record.uses
-
-
-def _belong_together(line: RecordLine, shelf: ShelfName, record: MemoryRecord) -> bool:
-    return line.shelf == shelf and line.record.namespace == record.namespace
-
-
 def _header_of(page: Sequence[str | bytes]) -> Header:
     try:
         header = from_line(page[0] if page else "")
@@ -312,26 +174,6 @@ def _header_of(page: Sequence[str | bytes]) -> Header:
             "This is not an export, or its first line, the header, is missing. Nothing was imported. Add the header again."
         )
     return header
-
-
-def _parsed(page: Sequence[str | bytes], before: int) -> tuple[list[tuple[int, Line]], _BadLineError | None]:
-    """The numbered lines of a page up to the first that is no good, and what is wrong with that."""
-    lines: list[tuple[int, Line]] = []
-    for number, text in enumerate(page, start=before + 1):
-        if not text.strip():
-            continue
-        try:
-            lines.append((number, from_line(text)))
-        except ValueError as error:
-            return lines, _BadLineError(number, str(error))
-    return lines, None
-
-
-class _BadLineError(PersistentMemoryError):
-    """A line of an export that cannot be imported."""
-
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(f"Line {number} of the export cannot be imported: {reason.rstrip('.')}. {_REMEDY}")
 
 
 def _chosen(
