@@ -6,11 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format notebooks clean help
+.PHONY: demo test soak lint format notebooks clean help
 
 help:
 	@echo "make demo       see an agent remember across two processes"
 	@echo "make test       linter, types, layers and all tests"
+	@echo "make soak       the long tests of faults and load"
 	@echo "make format     format the code"
 	@echo "make notebooks  run the notebooks of samples/ and save what they show"
 	@echo "make clean      remove the environment and caches"
@@ -21,6 +22,9 @@ demo: $(READY)
 test: lint
 	@echo "Running the tests ..."
 	@$(BIN)/python -m pytest
+
+soak: $(READY)
+	@$(BIN)/python -m pytest -m soak -s
 
 lint: $(READY)
 	@echo "Checking style (ruff) ..."

@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from ._breaker import Breaker
 from ._client import ClientLine, ClientSource, closed_meanwhile, join_line
+from ._outbox import Outbox
 from ._rows import namespace_of
 from ._shelf import ChromaShelf
 from ._sources import Folder
@@ -66,6 +68,13 @@ class ChromaConnection:
     @property
     def exclusive(self) -> bool:
         return self._source.local
+
+    @property
+    def breaker(self) -> Breaker:
+        return self._source.breaker
+
+    def outbox(self, namespace: str) -> Outbox | None:
+        return self._source.outbox(namespace)
 
     async def close(self) -> None:
         """Let go of the store, once no call is under way any more; whatever comes later fails."""

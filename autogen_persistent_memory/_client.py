@@ -6,6 +6,7 @@ Everything here that talks to Chroma runs in threads of our own. What Chroma rai
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import threading
 import weakref
@@ -13,8 +14,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ._breaker import Breaker
 from ._errors import EmbeddingMismatchError, PersistentMemoryError, StoreLockedError, StoreUnavailableError
 from ._locks import CrossLoopLock
+from ._outbox import Outbox
 from ._threads import DaemonPool, importing
 
 if TYPE_CHECKING:
@@ -35,6 +38,13 @@ class ClientSource(Protocol):
     @property
     def writers(self) -> int:
         """How many threads may write at a time."""
+
+    @property
+    def breaker(self) -> Breaker:
+        """Whether it can be reached."""
+
+    def outbox(self, namespace: str) -> Outbox | None:
+        """Where what cannot be stored for now is kept, if anywhere."""
 
     def identity(self) -> tuple[str, ...]:
         """Equal for two sources of the same data."""
@@ -61,6 +71,7 @@ class ClientLine:
         self._calls = 0
         self._client: ClientAPI | None = None
         self._opening: Future[ClientAPI] | None = None
+        self._recoveries = 0
         self._closing: Future[None] | None = None
         self._users: weakref.WeakSet[object] = weakref.WeakSet()
         self._locks: weakref.WeakValueDictionary[str, CrossLoopLock] = weakref.WeakValueDictionary()
@@ -72,8 +83,10 @@ class ClientLine:
         Raises:
             PersistentMemoryError: Chroma failed; the message says what to do.
         """
+        self.source.breaker.check()
         pool = self._writers if writes else self._readers
-        return await asyncio.get_running_loop().run_in_executor(pool, self._guarded, user, use)
+        call = contextvars.copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(pool, call, self._guarded, user, use)
 
     async def prepare(self, user: object) -> None:
         """Do the part of opening that is work of this machine alone."""
@@ -151,6 +164,8 @@ class ClientLine:
                 if self._client is not None:
                     self._calls += 1
                     return self._client
+                if self._recoveries != self.source.breaker.recoveries:  # what was begun while it was gone may hang
+                    self._opening, self._recoveries = None, self.source.breaker.recoveries
                 attempt, is_mine = self._opening or Future(), self._opening is None
                 self._opening = attempt
             if is_mine:
@@ -170,11 +185,16 @@ class ClientLine:
             client = self.source.open()
         except BaseException as error:
             with self._mutex:
-                self._opening = None
+                if self._opening is attempt:
+                    self._opening = None
             attempt.set_exception(error)
             return
         with self._mutex:
-            self._opening, self._client = None, client
+            is_late = self._opening is not attempt
+            if not is_late:
+                self._opening, self._client = None, client
+        if is_late:
+            self.source.close(client)
         attempt.set_result(client)
 
 

@@ -8,12 +8,13 @@ import math
 import random
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
+from ._breaker import automatic
 from ._config import RecallPolicy
 from ._content import meaning, redacted
 from ._deadlines import CLOSING_SECONDS, within
@@ -53,6 +54,8 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._swept_at: datetime | None = None
         self.prepared = False
+        self.chores: list[Callable[[], Awaitable[None]]] = []
+        """What others want done whenever house is kept."""
 
     # Opening and closing
 
@@ -73,6 +76,8 @@ class Engine:
         if self._holdings is None:
             return
         await self._write_usage()
+        for chore in self.chores:
+            await chore()
         await self.sweep()
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop), return_exceptions=True)
@@ -83,15 +88,21 @@ class Engine:
         if holdings is None:
             return
         try:
-            await within(CLOSING_SECONDS, self.flush())
+            with automatic():
+                await within(CLOSING_SECONDS, self.flush())
         except (PersistentMemoryError, asyncio.TimeoutError) as error:
             reason = str(error) or "it took too long"
-            logger.warning("Memory could not do its housekeeping before closing: %s", reason)
+            self.log_trouble("Memory could not do its housekeeping before closing: %s", reason)
         finally:
             if self._holdings is holdings:
                 self._holdings = None
                 self.prepared = False
             await holdings.connection.close()
+
+    def log_trouble(self, message: str, reason: object) -> None:
+        """Warn of what went wrong by itself; not each time while the store is known to be out of reach."""
+        was_told = self.holdings.connection.breaker.is_unsteady
+        logger.log(logging.DEBUG if was_told else logging.WARNING, message, reason)
 
     # Remembering
 
@@ -124,14 +135,17 @@ class Engine:
         return [_unlike_any(item.content, dimensions) if item.is_trivial else next(embedded) for item in items]
 
     async def _as_a_whole(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Make a change under the namespace's lock, to its end, even if whoever asked for it is cancelled.
+        """Make a change under the namespace's lock; once it has begun to its end, even if whoever asked for it is cancelled.
 
         After a failure nobody knows how much of it happened, so what the process knows is read anew.
         """
+        begun = False
 
         async def make() -> T:
+            nonlocal begun
             catalogue = await self.holdings.catalogue()
             async with self.holdings.lock():
+                begun = True
                 try:
                     return await change()
                 except BaseException:  # also where the loop ends and nothing can be awaited any more
@@ -141,7 +155,13 @@ class Engine:
         task = asyncio.get_running_loop().create_task(make())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+        task.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody may wait for it any more
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not begun:
+                task.cancel()
+            raise
 
     async def _store_batch(self, shelf: ShelfName, drafts: Sequence[Draft], vectors: Vectors) -> list[MemoryRecord]:
         now = self.clock()
@@ -415,11 +435,14 @@ class Engine:
     async def _housekeeping(self) -> None:
         """Work that nobody waits for: what goes wrong must not be lost in silence, nor reach the agent."""
         try:
-            await self._write_usage()
-            if self._is_time_to_sweep():
-                await self.sweep()
+            with automatic():
+                await self._write_usage()
+                if self._is_time_to_sweep():
+                    for chore in self.chores:
+                        await chore()
+                    await self.sweep()
         except PersistentMemoryError as error:
-            logger.warning("Memory could not do its housekeeping, and will try again: %s", error)
+            self.log_trouble("Memory could not do its housekeeping, and will try again: %s", error)
         except Exception:
             logger.exception("Memory failed in its housekeeping; please report this.")
 

@@ -23,6 +23,7 @@ class Holdings:
 
     def __init__(self, namespace: str, connection: Connection, embedding_id: str) -> None:
         self.connection = connection
+        self.outbox = connection.outbox(namespace)
         self._namespace = namespace
         self._shelves = {name: connection.shelf(namespace, name, embedding_id) for name in SHELVES}
         self._catalogue: Catalogue | None = None
