@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 help:
 	@echo "make demo       see an agent remember across two processes"
 	@echo "make test       linter, types, layers and all tests"
-	@echo "make soak       the long tests: kills, churn, many namespaces"
+	@echo "make soak       the long tests of faults and load"
 	@echo "make llm        ask a real small model 20 questions, with memory and without"
 	@echo "make format     format the code"
 	@echo "make notebooks  run the notebooks of samples/ and save what they show"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -16,6 +15,7 @@ from autogen_core.model_context import ChatCompletionContext
 from typing_extensions import Self
 
 from ._block import break_words, paste
+from ._breaker import automatic
 from ._checks import (
     check_count,
     check_flag,
@@ -37,8 +37,6 @@ from ._records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, dra
 from ._store import MemoryStore, ShelfName
 from ._stores import EmbeddedStore
 from ._turn import Turn
-
-logger = logging.getLogger("autogen_persistent_memory")
 
 T = TypeVar("T")
 _QUERY_KEYWORDS = ("limit", "kinds", "tags", "session", "min_score", "max_tokens", "at", "reinforce")
@@ -193,12 +191,14 @@ class EngineMemory(Memory):
     async def close(self) -> None:
         """Flush and let go of the store. The memory opens itself again when it is used again."""
         try:
-            await within(CLOSING_SECONDS, self._take_in())
+            with automatic():
+                await within(CLOSING_SECONDS, self._take_in())
         except (PersistentMemoryError, asyncio.TimeoutError) as error:
             reason = str(error) or "it took too long"
-            logger.warning("Not everything that was said could be stored and read before closing: %s", reason)
+            self._engine.log_trouble("Not everything that was said could be stored and read before closing: %s", reason)
         finally:
             if self._captured_by is not None:
+                await self._captured_by.keep()
                 await self._captured_by.leave()
             if self._recap is not None:
                 await self._recap.leave()

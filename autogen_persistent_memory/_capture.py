@@ -148,6 +148,8 @@ class Captured:
     """The how manieth time it is that these words are said by this speaker in the session."""
     is_fresh: bool = True
     """Whether it was said just now, and not found in an older part of a conversation that came up."""
+    if_new: bool = False
+    """Whether it may have been captured by an earlier process, of which these books know nothing yet."""
 
 
 def moment() -> int:
@@ -280,12 +282,14 @@ class Ledger:
         self._waiting: list[tuple[int, Utterance]] = []
         self._unsaved: list[Utterance] = []
         self.is_loaded = False
+        self.provisional: set[str] = set()
+        """The ids of what was captured before it was known what earlier processes captured."""
         self.listening = CrossLoopLock()
         """Held while something is taken in, by whichever of the memories that share these books."""
 
     def load(self, stored: Iterable[Utterance]) -> None:
-        """Take in what was captured before this process began."""
-        self._order = list(stored)
+        """Take in what was captured before this process began; what was captured since comes after it."""
+        self._order = [*stored, *self._order]
         self._counts = Counter(utterance.said for utterance in self._order)
         self.is_loaded = True
 
@@ -300,6 +304,10 @@ class Ledger:
                 self._places.popitem(last=False)
         self._places.move_to_end(id(whose))
         return self._places[id(whose)][1]
+
+    def has_heard(self, whose: object) -> bool:
+        """Whether anything was heard there."""
+        return id(whose) in self._places and not self._places[id(whose)][1].is_new
 
     def leave(self, whose: object) -> None:
         """Nothing more is heard there."""
@@ -342,7 +350,10 @@ class Ledger:
         if known or is_first or place.turn:
             place.start_over(moment() if since is None else since)
         new = [self._capture(place, utterance, False) for utterance in missed]
-        return new + self._take_in(place, asked, together, elsewhere)
+        new += self._take_in(place, asked, together, elsewhere)
+        if is_first and not self.is_loaded:
+            new = [replace(found, if_new=found.utterance is not asked[-1]) for found in new]
+        return new
 
     def _take_in(
         self,

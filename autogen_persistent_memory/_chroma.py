@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ._breaker import Breaker
 from ._client import ClientLine, ClientSource, closed_meanwhile, join_line
 from ._inspection import Inspection
+from ._outbox import Outbox
 from ._rows import namespace_of, stored_of
 from ._shelf import ChromaShelf
 from ._sources import Folder
@@ -93,6 +95,13 @@ class ChromaConnection:
     @property
     def exclusive(self) -> bool:
         return self._source.local
+
+    @property
+    def breaker(self) -> Breaker:
+        return self._source.breaker
+
+    def outbox(self, namespace: str) -> Outbox | None:
+        return self._source.outbox(namespace)
 
     async def close(self) -> None:
         """Let go of the store, once no call is under way any more; whatever comes later fails."""

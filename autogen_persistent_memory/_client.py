@@ -6,6 +6,7 @@ Everything here that talks to Chroma runs in threads of our own. What Chroma rai
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import threading
 import weakref
@@ -14,8 +15,10 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ._breaker import Breaker
 from ._errors import EmbeddingMismatchError, PersistentMemoryError, StoreLockedError, StoreUnavailableError
 from ._locks import CrossLoopLock
+from ._outbox import Outbox
 from ._threads import DaemonPool, importing
 
 if TYPE_CHECKING:
@@ -50,6 +53,13 @@ class ClientSource(Protocol):
     @property
     def unindexed(self) -> dict[str, set[str]]:
         """By collection the ids of rows that were found without vectors when the client was opened."""
+
+    @property
+    def breaker(self) -> Breaker:
+        """Whether it can be reached."""
+
+    def outbox(self, namespace: str) -> Outbox | None:
+        """Where what cannot be stored for now is kept, if anywhere."""
 
     def identity(self) -> tuple[str, ...]:
         """Equal for two sources of the same data."""
@@ -87,6 +97,7 @@ class ClientLine:
         self._client: ClientAPI | None = None
         self._making_room = False
         self._opening: Future[None] | None = None
+        self._recoveries = 0
         self._closing: Future[None] | None = None
         self._users: weakref.WeakSet[object] = weakref.WeakSet()
         self._locks: weakref.WeakValueDictionary[str, CrossLoopLock] = weakref.WeakValueDictionary()
@@ -98,8 +109,10 @@ class ClientLine:
         Raises:
             PersistentMemoryError: Chroma failed; the message says what to do.
         """
+        self.source.breaker.check()
         pool = self._writers if writes else self._readers
-        return await asyncio.get_running_loop().run_in_executor(pool, self._guarded, user, use)
+        call = contextvars.copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(pool, call, self._guarded, user, use)
 
     async def alone(self, work: Callable[[], T]) -> T:
         """Run `work` in a thread, while no call is under way; those that come meanwhile wait."""
@@ -203,6 +216,8 @@ class ClientLine:
                 if self._client is not None:
                     self._calls += 1
                     return self._client
+                if self._recoveries != self.source.breaker.recoveries:  # what was begun while it was gone may hang
+                    self._opening, self._recoveries = None, self.source.breaker.recoveries
                 attempt, is_mine = self._opening or Future(), self._opening is None
                 self._opening = attempt
             if is_mine:
@@ -270,11 +285,16 @@ class ClientLine:
             client = self.source.open()
         except BaseException as error:
             with self._mutex:
-                self._opening = None
+                if self._opening is attempt:
+                    self._opening = None
             attempt.set_exception(error)
             return
         with self._mutex:
-            self._opening, self._client = None, client
+            is_late = self._opening is not attempt
+            if not is_late:
+                self._opening, self._client = None, client
+        if is_late:
+            self.source.close(client)
         attempt.set_result(None)
 
 

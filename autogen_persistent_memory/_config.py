@@ -35,6 +35,8 @@ DEFAULT_KIND_BONUS = {"preference": 0.02, "interaction": -0.02}
 
 PATH_VARIABLE = "AUTOGEN_MEMORY_PATH"
 DEFAULT_PATH = "~/.autogen_memory"
+OUTBOX_VARIABLE = "AUTOGEN_MEMORY_OUTBOX"
+DEFAULT_OUTBOX = "~/.autogen_memory/outbox"
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Weight = Annotated[float, Field(ge=0, le=2)]
@@ -159,6 +161,7 @@ class ServerStoreConfig(_Config):
     timeout: _Seconds = 10.0
     token_env: str | None = None
     headers_env: dict[str, str] = {}
+    outbox: str | None = None
 
 
 class CloudStoreConfig(_Config):
@@ -167,6 +170,7 @@ class CloudStoreConfig(_Config):
     database: str | None = None
     api_key_env: str = "CHROMA_API_KEY"
     timeout: _Seconds = 10.0
+    outbox: str | None = None
 
 
 class TemporaryStoreConfig(_Config):

@@ -8,12 +8,13 @@ import math
 import random
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
+from ._breaker import automatic
 from ._config import RecallPolicy
 from ._content import meaning, redacted
 from ._deadlines import CLOSING_SECONDS, within
@@ -57,6 +58,8 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._swept_at: datetime | None = None
         self.prepared = False
+        self.chores: list[Callable[[], Awaitable[None]]] = []
+        """What others want done whenever house is kept."""
 
     # Opening and closing
 
@@ -90,6 +93,8 @@ class Engine:
         if self._holdings is None:
             return
         await self._write_usage()
+        for chore in self.chores:
+            await chore()
         await self.sweep()
         await self.holdings.settle()
         loop = asyncio.get_running_loop()
@@ -101,15 +106,21 @@ class Engine:
         if holdings is None:
             return
         try:
-            await within(CLOSING_SECONDS, self.flush())
+            with automatic():
+                await within(CLOSING_SECONDS, self.flush())
         except (PersistentMemoryError, asyncio.TimeoutError) as error:
             reason = str(error) or "it took too long"
-            logger.warning("Memory could not do its housekeeping before closing: %s", reason)
+            self.log_trouble("Memory could not do its housekeeping before closing: %s", reason)
         finally:
             if self._holdings is holdings:
                 self._holdings = None
                 self.prepared = False
             await holdings.connection.close()
+
+    def log_trouble(self, message: str, reason: object) -> None:
+        """Warn of what went wrong by itself; not each time while the store is known to be out of reach."""
+        was_told = self.holdings.connection.breaker.is_unsteady
+        logger.log(logging.DEBUG if was_told else logging.WARNING, message, reason)
 
     # Remembering
 
@@ -136,11 +147,24 @@ class Engine:
         return await vectors_of(items, self.embedding)
 
     async def _as_a_whole(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Make a change under the namespace's lock, to its end, even if whoever asked for it is cancelled."""
-        task = asyncio.get_running_loop().create_task(self.holdings.as_a_whole(change))
+        """Make a change under the namespace's lock; once it has begun to its end, even if whoever asked for it is cancelled."""
+        begun = False
+
+        async def begin() -> T:
+            nonlocal begun
+            begun = True
+            return await change()
+
+        task = asyncio.get_running_loop().create_task(self.holdings.as_a_whole(begin))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+        task.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody may wait for it any more
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not begun:
+                task.cancel()
+            raise
 
     async def _store_batch(self, shelf: ShelfName, drafts: Sequence[Draft], vectors: Vectors) -> list[MemoryRecord]:
         now = self.clock()
@@ -473,11 +497,14 @@ class Engine:
     async def _housekeeping(self) -> None:
         """Work that nobody waits for: what goes wrong must not be lost in silence, nor reach the agent."""
         try:
-            await self._write_usage()
-            if self._is_time_to_sweep():
-                await self.sweep()
+            with automatic():
+                await self._write_usage()
+                if self._is_time_to_sweep():
+                    for chore in self.chores:
+                        await chore()
+                    await self.sweep()
         except PersistentMemoryError as error:
-            logger.warning("Memory could not do its housekeeping, and will try again: %s", error)
+            self.log_trouble("Memory could not do its housekeeping, and will try again: %s", error)
         except Exception:
             logger.exception("Memory failed in its housekeeping; please report this.")
 

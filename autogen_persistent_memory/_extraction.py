@@ -75,8 +75,13 @@ class RuleExtractor(Extractor):
         return await in_thread(lambda: extract_facts(message.text)) if message.by_user else []
 
 
-def learned(fact: Fact, *, id: str, source: str, session: str, metadata: Mapping[str, object]) -> Draft:
-    """A fact as a memory to be stored, with an id by which it is known again if it is drawn again."""
+def learned(
+    fact: Fact, *, id: str, source: str, session: str, metadata: Mapping[str, object], at: datetime | None = None
+) -> Draft:
+    """A fact as a memory to be stored, with an id by which it is known again if it is drawn again.
+
+    `at` is when it was told, if that was not just now.
+    """
     return draft(
         fact.content,
         kind=fact.kind,
@@ -86,6 +91,7 @@ def learned(fact: Fact, *, id: str, source: str, session: str, metadata: Mapping
         session=session,
         origin="extractor",
         metadata=metadata,
+        at=at,
         id=id,
         ends=ending(fact),
     )

@@ -37,6 +37,7 @@ class Holdings:
     ) -> None:
         self.connection = connection
         self._embed = embed
+        self.outbox = connection.outbox(namespace)
         self._namespace = namespace
         self._shelves = {name: connection.shelf(namespace, name, embedding_id) for name in SHELVES}
         self._catalogue: Catalogue | None = None

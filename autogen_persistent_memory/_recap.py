@@ -109,7 +109,7 @@ class Recap:
             while await self._summarise():
                 pass
         except PersistentMemoryError as error:
-            logger.warning("A conversation could not be summarised, and will be the next time: %s", error)
+            self._engine.log_trouble("A conversation could not be summarised, and will be the next time: %s", error)
         except Exception as error:
             logger.warning("The model that summarises conversations failed; what was said itself is used: %r", error)
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import LLMMessage
 
-from ._capture import MOST_UNCAPTURED, Captured, Ledger, Utterance, moment, said_by, said_in, said_in_dump
+from ._breaker import automatic, is_automatic
+from ._capture import MOST_UNCAPTURED, Captured, Ledger, Place, Utterance, moment, said_by, said_in, said_in_dump
 from ._conversation import everything_in, live_messages
+from ._delivery import Delivery
 from ._engine import Engine
 from ._errors import PersistentMemoryError
-from ._extraction import Extractor, Message, learned
-from ._records import FACTS, MESSAGES, Draft, MemoryRecord, Selection, draft, in_order, stable_id
+from ._extraction import Extractor
+from ._locks import CrossLoopLock
+from ._outbox import Heard
+from ._records import Draft, MemoryRecord, Selection, in_order, stable_id
 from ._secrets import redact
 from ._states import State, thread_of, waiting_in
 from ._study import Study
@@ -25,6 +32,8 @@ from ._threads import in_thread
 logger = logging.getLogger("autogen_persistent_memory")
 
 T = TypeVar("T")
+_LOADING_SHARE = 0.4
+"""What of its deadline an agent waits for what earlier processes captured, where it can also be known later."""
 
 
 class Recorder:
@@ -37,10 +46,14 @@ class Recorder:
         self._study: Study | None = None
         if extractor is not None and extractor.every is not None:
             self._study = Study(engine, session, extractor, extractor.every)
+        self._delivery = Delivery(engine, session, extractor, self._study)
         self._books: Ledger | None = None
+        self._loading: asyncio.Task[None] | None = None
         self._overheard: list[tuple[object, deque[Utterance], int]] = []
-        self._heard: list[tuple[Message, bool]] = []
-        self._messages: list[Draft] = []
+        self._glimpses: dict[int, tuple[ChatCompletionContext, list[LLMMessage]]] = {}
+        self._heard: list[Heard] = []
+        self._messages: list[Heard] = []
+        self._learning, self._storing = CrossLoopLock(), CrossLoopLock()
         self._writing: asyncio.Task[None] | None = None
 
     # Hearing
@@ -54,6 +67,7 @@ class Recorder:
         ledger, since = await self._ledger(), moment()
         await self._hear_replies(ledger, since, but=context)
         await self._hear(context, ledger, since)
+        await self._learn()
 
     async def _hear_replies(self, ledger: Ledger, since: int, but: ChatCompletionContext | None = None) -> None:
         """Take in what agents have replied by now; whoever replies while we do was asked at the same time, not before."""
@@ -65,6 +79,7 @@ class Recorder:
     async def _hear(self, context: ChatCompletionContext, ledger: Ledger, since: int) -> None:
         place = ledger.place_of(context)
         async with ledger.listening:
+            await self._hear_first(context, place, ledger, since)
             live, messages = live_messages(context), await everything_in(context)
             behind = place.left_behind(messages if live is None else live)
             news, goes_on = place.unheard(messages)
@@ -79,7 +94,26 @@ class Recorder:
                 else ledger.hear_anew(place, said_now, is_first=is_first, since=since)
             )
             self._note(captured, ledger)
-        await self._learn()
+            self._glimpses.pop(id(context), None)
+
+    def glimpse(self, context: ChatCompletionContext) -> None:
+        """Note, before anything waits, with what a context came up: else, heard later, that would seem to be long past."""
+        live = live_messages(context)
+        if live is not None and (self._books is None or not self._books.has_heard(context)):
+            self._glimpses.setdefault(id(context), (context, list(live)))
+
+    @property
+    def _glimpsed(self) -> list[ChatCompletionContext]:
+        return [context for context, _ in self._glimpses.values()]
+
+    async def _hear_first(self, context: ChatCompletionContext, place: Place, ledger: Ledger, since: int) -> None:
+        """Take in with what a context came up, if it has grown while that could not be heard."""
+        _, glimpse = self._glimpses.get(id(context), (context, []))
+        live = live_messages(context)
+        if place.is_new and glimpse and live is not None and len(live) > len(glimpse):
+            said = await self._clean(said_in(glimpse))
+            self._note(ledger.hear_anew(place, said, since=since), ledger)
+            place.note(glimpse, None)
 
     def keep_hold_of(self, context: ChatCompletionContext) -> None:
         """The context got a new list of messages, with our block in it: keep hold of that one."""
@@ -102,17 +136,37 @@ class Recorder:
     async def listen_in(self, since: int) -> None:
         """A stream begins: what was said before it comes before it."""
         await self._hear_replies(await self._ledger(), since)
+        await self._learn()
 
     async def overhear(self, whose: object, utterances: deque[Utterance], since: int) -> None:
         """Take in what was said in a stream that began at a moment, one after the other."""
-        ledger = await self._ledger()
+        await self._take_down(whose, utterances, since, await self._ledger())
+        await self._learn()
+
+    async def _take_down(self, whose: object, utterances: deque[Utterance], since: int, ledger: Ledger) -> None:
         place = ledger.place_of(whose, since=since)
         while utterances:
             async with ledger.listening:
                 clean = await self._clean([utterances[0]])
                 self._note(ledger.hear(place, clean), ledger)
                 utterances.popleft()
-            await self._learn()
+
+    async def gave_up(self, whose: object, left: deque[Utterance], since: int) -> None:
+        """What was said in a stream could not be stored in time. It is kept, where there is a place for it."""
+        self._engine.holdings.connection.breaker.gave_up(self._engine.policy.deadline)
+        if self._delivery.outbox is not None:
+            with automatic():
+                await self._take_down(whose, left, since, await self._ledger())
+            await self.keep("it took too long")
+
+    async def keep(self, trouble: str | None = None) -> None:
+        """See that what could not be stored is not lost with the process; tell of what went wrong with a stream."""
+        try:
+            await self.put_by()
+        except OSError as error:
+            logger.warning("What was said cannot be kept on this machine's disk either: %r", error)
+        if trouble is not None:
+            self._engine.log_trouble("What is said in a stream cannot be stored for now: %s", trouble)
 
     def stop_listening(self, whose: object, left: deque[Utterance], since: int) -> None:
         """A stream has ended; what is left of it could not be taken in yet."""
@@ -159,7 +213,7 @@ class Recorder:
         if not is_new and known is not None:
             await self.catch_up()
             captured = await self._engine.find([self._id(known)], ["session"])
-            if captured:
+            if captured := captured or await self._delivery.said_before(self._session, *said[:2]):
                 return captured[0]
         (record,) = await self._engine.remember("session", [message])
         return record
@@ -194,21 +248,56 @@ class Recorder:
         Raises:
             PersistentMemoryError: It cannot be stored now. It is kept for the next time.
         """
-        if self._books is None and not (self._overheard or self._heard or self._messages):
+        if self._books is None and not (self._glimpses or self._overheard or self._heard or self._messages):
             return
-        ledger = await self._ledger()
+        trouble: PersistentMemoryError | None = None
+        try:
+            ledger = await self._ledger()
+        except PersistentMemoryError as error:
+            if self._books is None or self._delivery.outbox is None or error.needs_developer:
+                raise
+            ledger, trouble = self._books, error
         while self._overheard:
             whose, left, since = self._overheard[0]
-            await self.overhear(whose, left, since)
+            await self._take_down(whose, left, since, ledger)
             self._overheard.pop(0)
             ledger.leave(whose)
-        for context in ledger.contexts:
+        for context in {id(context): context for context in (*ledger.contexts, *self._glimpsed)}.values():
             await self._hear(context, ledger, moment())
+        try:
+            if trouble is not None:
+                raise trouble
+            await self._store_everything()
+        except PersistentMemoryError:
+            await self.put_by()
+            raise
+
+    async def _store_everything(self) -> None:
         if self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({self._writing})
         self._writing = None
         await self._learn()
         await self._write_messages()
+
+    async def put_by(self) -> bool:
+        """Keep what could not be stored yet where it outlives the process, if there is such a place; whether it is safe.
+
+        Raises:
+            OSError: There is one, but it cannot be written.
+        """
+        if self._delivery.outbox is None:
+            return False
+        for context in self._glimpsed:  # there was no time to hear them
+            await self._hear(context, await self._shared_books(), moment())
+        messages, heard = self._messages, self._heard
+        self._messages, self._heard = [], []
+        try:
+            if messages or heard:
+                await self._delivery.put_by([*messages, *heard])
+        except BaseException:
+            self._messages, self._heard = messages + self._messages, heard + self._heard
+            raise
+        return True
 
     async def look_again(self) -> None:
         """Something was forgotten: learn nothing from it any more."""
@@ -217,66 +306,49 @@ class Recorder:
 
     def drop(self) -> None:
         """Forget what was heard and is not stored yet."""
-        self._overheard, self._heard, self._messages = [], [], []
+        self._glimpses, self._overheard, self._heard, self._messages = {}, [], [], []
         if self._study is not None:
             self._study.drop()
 
     async def leave(self) -> None:
         """Let go of the books, and of all work in the background, before the store is closed."""
         self._books = None
-        writing, self._writing = self._writing, None
-        if writing is not None and writing.get_loop() is asyncio.get_running_loop():
-            writing.cancel()
-            await asyncio.wait({writing})
+        tasks = (self._writing, self._loading)
+        self._writing = self._loading = None
+        for task in tasks:
+            if task is not None and task.get_loop() is asyncio.get_running_loop():
+                task.cancel()
+                await asyncio.wait({task})
+        await self._delivery.leave()
         if self._study is not None:
             await self._study.leave()
 
     def _note(self, captured: Sequence[Captured], ledger: Ledger) -> None:
-        self._heard += [(self._message(found, ledger), found.is_fresh) for found in captured]
+        self._heard += [self._message(found, ledger) for found in captured]
 
     async def _learn(self) -> list[MemoryRecord]:
         """Store the facts in what was heard, and then leave the messages to be stored."""
         found: dict[str, MemoryRecord] = {}
-        heard, self._heard = self._heard, []
-        try:
-            while heard:
-                message, is_fresh = heard[0]
-                facts = await self._facts_of(message) if is_fresh else []
-                records = await self._engine.remember("profile", facts) if facts else []
+        self._engine.holdings.connection.breaker.check()
+        async with self._learning:
+            await self._delivery.deliver()  # what was said before that
+            for heard in list(self._heard):
+                is_known = heard.if_new and await self._delivery.is_known(heard)
+                records = [] if is_known else await self._delivery.learn(heard)
                 found |= {record.id: record for record in records}
-                self._messages.append(self._said(message, [record.id for record in records]))
-                heard.pop(0)
-        finally:
-            self._heard = heard + self._heard
+                if heard in self._heard:  # else it was put by meanwhile
+                    self._heard.remove(heard)
+                    if not is_known:
+                        facts = tuple(record.id for record in records)
+                        self._messages.append(replace(heard, learn=False, if_new=False, facts=facts))
         return list(found.values())
 
-    async def _facts_of(self, message: Message) -> list[Draft]:
-        if self._extractor is None:
-            return []
-        return [
-            learned(
-                fact,
-                id=stable_id(message.id, fact.content),
-                source=message.source,
-                session=self._session,
-                metadata={MESSAGES: [message.id]},
-            )
-            for fact in await self._extractor.extract_now(message)
-        ]
-
     async def _write_messages(self) -> None:
-        if not self._messages:
-            return
-        messages, self._messages = self._messages, []
-        try:
-            if self._study is not None:
-                await self._study.begin()
-            stored = await self._engine.remember("session", messages)
-        except BaseException:
-            self._messages = messages + self._messages
-            raise
-        if self._study is not None:
-            self._study.add(stored)
+        async with self._storing:
+            messages = list(self._messages)
+            if messages:
+                await self._delivery.store(messages)
+                self._messages = [message for message in self._messages if message not in messages]
 
     async def _write_after(self, previous: asyncio.Task[None] | None) -> None:
         """Store messages where nobody has to wait for it, in order."""
@@ -293,43 +365,69 @@ class Recorder:
                 logger.warning("No facts could be drawn from what was said; it will be tried again: %s", error)
 
     async def _ledger(self) -> Ledger:
-        """The books of the session, which all memories of this process share."""
+        """The books of the session, in which stands what earlier processes captured, unless an agent would wait for it."""
+        books, breaker = await self._shared_books(), self._engine.holdings.connection.breaker
+        if books.is_loaded or (self._delivery.outbox is not None and is_automatic() and breaker.is_open):
+            return books
+        loop = asyncio.get_running_loop()
+        if self._loading is None or self._loading.done() or self._loading.get_loop() is not loop:
+            self._loading = loop.create_task(self._load(books))
+            self._loading.add_done_callback(lambda task: task.cancelled() or task.exception())
+        is_patient = self._delivery.outbox is None or not is_automatic()
+        patience = None if is_patient else _LOADING_SHARE * self._engine.policy.deadline
+        done, _ = await asyncio.wait({self._loading}, timeout=patience)
+        error = self._loading.exception() if done else None
+        if error is not None and (is_patient or getattr(error, "needs_developer", True)):
+            raise error
+        return books
+
+    async def _shared_books(self) -> Ledger:
+        """The books of the session as they are, which all memories of this process share."""
         if self._books is None:
             name = f"{self._engine.namespace}\nledger\n{self._session}"
             self._books = await self._engine.holdings.connection.shared(name, Ledger)
-        books = self._books
+        return self._books
+
+    async def _load(self, books: Ledger) -> None:
+        """Read what of the session is stored, and what of it waits to be."""
+        outbox = self._delivery.outbox
+        waiting = [] if outbox is None else await in_thread(outbox.messages)
+        stored = await self._engine.select(Selection(session=self._session, kinds=("interaction",)), ["session"])
         if not books.is_loaded:
-            stored = await self._engine.select(Selection(session=self._session, kinds=("interaction",)), ["session"])
-            if not books.is_loaded:
-                books.load(Utterance(record.source or "", record.content) for record in in_order(stored))
-        return books
+            said = {record.id: Utterance(record.source or "", record.content) for record in in_order(stored)}
+            for heard in waiting:
+                if heard.session == self._session:
+                    said.setdefault(heard.id, Utterance(heard.source, heard.text))
+            books.load(utterance for id, utterance in said.items() if id not in books.provisional)
 
     async def _clean(self, utterances: Sequence[Utterance]) -> list[Utterance]:
         if not self._engine.policy.redact or not utterances:
             return list(utterances)
         return await in_thread(lambda: [said._replace(text=redact(said.text)) for said in utterances])
 
-    def _message(self, captured: Captured, ledger: Ledger) -> Message:
+    def _message(self, captured: Captured, ledger: Ledger) -> Heard:
         source, text, _ = captured.utterance
-        while self._engine.holdings.knows(self._id(captured)):  # an earlier occurrence was deleted
-            captured = ledger.another(captured)
-        by_user = source in self._engine.policy.user_sources
-        return Message(id=self._id(captured), source=source, text=text, by_user=by_user, at=self._engine.clock())
+        if ledger.is_loaded:
+            while self._engine.holdings.knows(self._id(captured)):  # an earlier occurrence was deleted
+                captured = ledger.another(captured)
+            id = self._id(captured)
+        else:  # nobody knows how many there are already
+            id = uuid.uuid4().hex
+            ledger.provisional.add(id)
+        return Heard(
+            id=id,
+            session=self._session,
+            source=source,
+            text=text,
+            by_user=source in self._engine.policy.user_sources,
+            at=self._engine.clock(),
+            learn=captured.is_fresh and self._extractor is not None,
+            study=self._study is not None,
+            if_new=captured.if_new,
+        )
 
     def _id(self, captured: Captured) -> str:
         return stable_id(self._session, *captured.utterance[:2], str(captured.occurrence))
-
-    def _said(self, message: Message, facts: Sequence[str]) -> Draft:
-        return draft(
-            message.text,
-            kind="interaction",
-            source=message.source,
-            session=self._session,
-            origin="user" if message.by_user else "agent",
-            metadata={FACTS: list(dict.fromkeys(facts))} if facts else None,
-            at=message.at,
-            id=message.id,
-        )
 
 
 def _said_in(messages: Sequence[State]) -> list[Utterance]:
@@ -353,11 +451,17 @@ class _Hearing:
 
     async def end(self, seconds: float) -> None:
         """Wait a while for what was said last; what is not taken in by then is, the next time."""
-        await asyncio.wait({self._task}, timeout=seconds)
+        done, _ = await asyncio.wait({self._task}, timeout=seconds)
         self._task.cancel()
+        if not done:
+            await self._recorder.gave_up(self, self._waiting, self._since)
         self._recorder.stop_listening(self, self._waiting, self._since)
 
     async def _take_in(self) -> None:
+        with automatic():
+            await self._take_in_quietly()
+
+    async def _take_in_quietly(self) -> None:
         try:
             if not self._listens:
                 await self._recorder.listen_in(self._since)
@@ -368,6 +472,6 @@ class _Hearing:
                 await self._recorder.settle()
                 goes_on = bool(self._waiting)  # more was said while that was stored
         except PersistentMemoryError as error:
-            logger.warning("What is said in a stream cannot be stored for now: %s", error)
+            await self._recorder.keep(str(error))
         except Exception:
             logger.exception("Memory failed to take in a stream; please report this.")

@@ -14,11 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._breaker import Breaker
 from ._config import PATH_VARIABLE, ServerStoreConfig
 from ._errors import StoreUnavailableError
 from ._inspection import Inspection
 from ._mending import Mending, clean, examine
+from ._outbox import Outbox, outbox_of
 from ._ownership import Ownership, holder_of
+from ._retries import Requests, UnreachableError
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -44,6 +47,7 @@ class Folder:
         self._ownership: Ownership | None = None
         self._mending: Mending | None = None
         self._is_known = False
+        self.breaker = Breaker()
 
     @cached_property
     def path(self) -> Path:
@@ -52,6 +56,9 @@ class Folder:
 
     def identity(self) -> tuple[str, ...]:
         return "embedded", str(self.path)
+
+    def outbox(self, namespace: str) -> None:
+        """What cannot be stored here could not be kept on this machine any better."""
 
     def open(self) -> ClientAPI:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -177,25 +184,54 @@ class Server(_Elsewhere):
 
     def __init__(self, config: ServerStoreConfig) -> None:
         self._config = config
-        self._sessions: list[Any] = []
+        self._sessions: dict[ClientAPI, list[Any]] = {}
 
     def identity(self) -> tuple[str, ...]:
-        return "server", self._config.model_dump_json()
+        return "server", self._config.model_dump_json(exclude={"outbox"})
 
-    def open(self) -> ClientAPI:
-        from chromadb.api.client import Client
+    @cached_property
+    def breaker(self) -> Breaker:
+        """Whether it can be reached, which all memories of the process share."""
+        return _breakers.setdefault(self.identity(), Breaker(self._probe, self.describe))
 
+    def outbox(self, namespace: str) -> Outbox | None:
+        """Where what cannot be stored for now is kept on this machine."""
+        config = self._config
+        return outbox_of(config.outbox, (config.host, str(config.port), config.tenant, config.database, namespace))
+
+    def _headers(self) -> dict[str, str]:
         config = self._config
         headers = {
             header: from_environment(variable, f"header {header}") for header, variable in config.headers_env.items()
         }
         if config.token_env:
             headers["Authorization"] = f"Bearer {from_environment(config.token_env, 'token')}"
+        return headers
 
-        sessions = self._sessions = list[Any]()
+    def _probe(self, patience: float) -> None:
+        """A cheap sign of life: any answer but a gateway's excuse."""
+        import httpx
+        from chromadb.api.fastapi import FastAPI
+
+        config = self._config
+        url = FastAPI.resolve_url(
+            chroma_server_host=config.host,
+            chroma_server_http_port=config.port,
+            chroma_server_ssl_enabled=config.ssl,
+            default_api_path="/api/v2",
+        )
+        answer = httpx.get(f"{url}/heartbeat", headers=self._headers(), timeout=min(patience, config.timeout))
+        if answer.status_code >= 500 or answer.status_code == 429:
+            answer.raise_for_status()
+
+    def open(self) -> ClientAPI:
+        from chromadb.api.client import Client
+
+        config, headers = self._config, self._headers()
+        sessions: list[Any] = []
 
         class TimedClient(Client):  # type: ignore[misc]
-            """Sets a timeout on its HTTP sessions, which Chroma gives none, before either is used."""
+            """Sets a timeout on its HTTP sessions, which Chroma gives none, before either is used, and lets them retry."""
 
             def get_user_identity(self) -> Any:
                 limit(self._server)
@@ -206,8 +242,10 @@ class Server(_Elsewhere):
                 super()._validate_tenant_database(tenant, database)
 
         def limit(server: Any) -> None:
-            server._session.timeout = config.timeout
-            sessions.append(server._session)
+            session = server._session
+            session.timeout = config.timeout
+            session.request = Requests(type(session).request.__get__(session), self.breaker, config.timeout)
+            sessions.append(session)
 
         settings = _settings(
             chroma_api_impl="chromadb.api.fastapi.FastAPI",
@@ -217,24 +255,22 @@ class Server(_Elsewhere):
             chroma_server_headers=headers,
         )
         try:
-            return TimedClient(tenant=config.tenant, database=config.database, settings=settings)
+            client = TimedClient(tenant=config.tenant, database=config.database, settings=settings)
         except BaseException:
-            self._close_sessions()
+            _close_all(sessions)
             raise
+        self._sessions[client] = sessions
+        return client
 
     def close(self, client: ClientAPI) -> None:
         client.close()
-        self._close_sessions()
-
-    def _close_sessions(self) -> None:
-        """Close the connections, which Chroma leaves open."""
-        for session in self._sessions:
-            session.close()
+        _close_all(self._sessions.pop(client, []))
 
     def describe(self, error: BaseException) -> str:
         where = f"{'https' if self._config.ssl else 'http'}://{self._config.host}:{self._config.port}"
+        reason = _cause(error)
         return (
-            f"The Chroma server at {where} cannot be used: {str(error) or type(error).__name__}. Check that it runs (start "
+            f"The Chroma server at {where} cannot be used: {str(reason) or type(reason).__name__}. Check that it runs (start "
             f"one with: chroma run --path memories --port {self._config.port}), that the address is right and that it "
             f"answers within {self._config.timeout:g} s; tenant {self._config.tenant!r} and database "
             f"{self._config.database!r} must exist, and the token's environment variable must be set if it wants one."
@@ -249,9 +285,13 @@ class Ram(_Elsewhere):
 
     def __init__(self, id: str) -> None:
         self._id = id
+        self.breaker = Breaker()
 
     def identity(self) -> tuple[str, ...]:
         return "temporary", self._id
+
+    def outbox(self, namespace: str) -> None:
+        """What cannot be stored here could not be kept on this machine any better."""
 
     def open(self) -> ClientAPI:
         import chromadb
@@ -312,6 +352,27 @@ def _keep_every_index(settings: Settings) -> None:
         system.instance(ServerAPI).hnsw_cache_size = _NEVER_REACHED
         system.start()
         SharedSystemClient._identifier_to_system[name] = system
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Why the server was not reached, where Chroma has an opinion of its own about that."""
+    import httpx
+
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, (httpx.TransportError, UnreachableError)):
+        found = found.__cause__ or found.__context__
+    return found or error
+
+
+def _close_all(sessions: list[Any]) -> None:
+    """Close connections, which Chroma leaves open."""
+    for session in sessions:
+        session.close()
+
+
+_breakers: dict[tuple[str, ...], Breaker] = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_breakers.clear)
 
 
 def _settings(**values: Any) -> Settings:

@@ -14,8 +14,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
+from ._breaker import Breaker
 from ._config import StoreConfig
 from ._embeddings import Vector, Vectors
+from ._outbox import Outbox
 from ._records import MemoryRecord, Selection
 
 T = TypeVar("T")
@@ -185,6 +187,13 @@ class Connection(Protocol):
 
     def keeps_in(self, folder: Path) -> bool:
         """Whether its data is in this folder, whose path must be the real one. Blocks: call it in a thread."""
+
+    @property
+    def breaker(self) -> Breaker:
+        """Whether the store can be reached, as far as this process knows."""
+
+    def outbox(self, namespace: str) -> Outbox | None:
+        """Where what cannot be stored for now is kept, if the store is not on this machine."""
 
     async def close(self) -> None:
         """Let go of the store. A second time does nothing."""

@@ -61,6 +61,8 @@ class ServerStore:
         timeout: Seconds after which a call that is not answered fails.
         token_env: The environment variable that holds a token, sent as `Authorization: Bearer <token>`.
         headers_env: Further headers, each with the environment variable that holds its value.
+        outbox: The folder in which what an agent heard is kept while the server cannot be reached; by default the
+            environment variable AUTOGEN_MEMORY_OUTBOX, else `~/.autogen_memory/outbox`. Empty for none.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class ServerStore:
         timeout: float = 10.0,
         token_env: str | None = None,
         headers_env: dict[str, str] | None = None,
+        outbox: str | os.PathLike[str] | None = None,
     ) -> None:
         self.config = ServerStoreConfig(
             host=require_text(host, "host"),
@@ -84,6 +87,7 @@ class ServerStore:
             timeout=timeout,
             token_env=token_env,
             headers_env=headers_env or {},
+            outbox=None if outbox is None else os.fspath(outbox),
         )
 
     def connect(self) -> ChromaConnection:
@@ -101,6 +105,7 @@ class CloudStore:
         database: The database; by default CHROMA_DATABASE.
         api_key_env: The environment variable that holds the API key.
         timeout: Seconds after which a call that is not answered fails.
+        outbox: As for `ServerStore`.
     """
 
     def __init__(
@@ -110,8 +115,15 @@ class CloudStore:
         *,
         api_key_env: str = "CHROMA_API_KEY",
         timeout: float = 10.0,
+        outbox: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.config = CloudStoreConfig(tenant=tenant, database=database, api_key_env=api_key_env, timeout=timeout)
+        self.config = CloudStoreConfig(
+            tenant=tenant,
+            database=database,
+            api_key_env=api_key_env,
+            timeout=timeout,
+            outbox=None if outbox is None else os.fspath(outbox),
+        )
 
     def connect(self) -> ChromaConnection:
         """A connection to it. Does nothing yet."""
@@ -123,6 +135,7 @@ class CloudStore:
             database=self.config.database or from_environment("CHROMA_DATABASE", "database"),
             timeout=self.config.timeout,
             headers_env={"x-chroma-token": self.config.api_key_env},
+            outbox=self.config.outbox,
         )
         return ChromaConnection(Server(server))
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
+from ._breaker import automatic
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._extraction import Extractor, Message, learned
@@ -40,8 +41,7 @@ class Study:
     async def begin(self) -> None:
         """Mark, before anything of the session is stored, from where on it is to be read."""
         if not self._is_marked:
-            if await self._engine.values.get("mark", self._session) is None:
-                await self._mark(self._session, await self._engine.holdings.last_number("session", self._session))
+            await mark_unread(self._engine, self._session)
             self._is_marked = True
 
     def add(self, messages: Sequence[MemoryRecord]) -> None:
@@ -91,12 +91,13 @@ class Study:
     async def _work(self) -> None:
         """Work that nobody waits for: what goes wrong must not be lost in silence, nor reach the agent."""
         try:
-            if not self._picked_up:
-                await self._pick_up()
-            while len(self._waiting) >= self._every:
-                await self._next_batch()
+            with automatic():
+                if not self._picked_up:
+                    await self._pick_up()
+                while len(self._waiting) >= self._every:
+                    await self._next_batch()
         except PersistentMemoryError as error:
-            logger.warning("No facts could be drawn from what was said; it will be tried again: %s", error)
+            self._engine.log_trouble("No facts could be drawn from what was said; it will be tried again: %s", error)
         except Exception:
             logger.exception("Memory failed to draw facts from what was said; please report this.")
 
@@ -149,10 +150,17 @@ class Study:
                 for fact in facts
             ]
             await self._engine.remember("profile", drafts)
-        await self._mark(session, last)
+        await _mark(self._engine, session, last)
 
-    async def _mark(self, session: str, sequence: int) -> None:
-        await self._engine.values.put("mark", session, json.dumps(sequence))
+
+async def mark_unread(engine: Engine, session: str) -> None:
+    """Mark from where on a session is to be read, unless it is marked."""
+    if await engine.values.get("mark", session) is None:
+        await _mark(engine, session, await engine.holdings.last_number("session", session))
+
+
+async def _mark(engine: Engine, session: str, sequence: int) -> None:
+    await engine.values.put("mark", session, json.dumps(sequence))
 
 
 def _message(record: MemoryRecord) -> Message:

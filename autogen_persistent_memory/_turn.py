@@ -11,6 +11,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import LLMMessage
 
 from ._block import Block, Story, render
+from ._breaker import Breaker, automatic
 from ._conversation import VisibleText, block_id_of, tells_something
 from ._deadlines import Budget, within
 from ._engine import Engine
@@ -31,6 +32,9 @@ _SPARE = 20
 class Listener(Protocol):
     """Who wants to know what is said before memories are recalled for it."""
 
+    def glimpse(self, context: ChatCompletionContext) -> None:
+        """Note with what a context came up, in case that it cannot be heard in time."""
+
     async def hear(self, context: ChatCompletionContext) -> None:
         """Take in what is new in a model context."""
 
@@ -39,6 +43,9 @@ class Listener(Protocol):
 
     async def settle(self) -> None:
         """Wait until what was heard is stored."""
+
+    async def put_by(self) -> bool:
+        """Keep what was heard and is not stored yet where it outlives the process, if there is such a place."""
 
 
 class Turn:
@@ -68,10 +75,16 @@ class Turn:
         Raises:
             PersistentMemoryError: Only under `policy.strict`, and only what a developer has to mend.
         """
+        with automatic():
+            return await self._update(context)
+
+    async def _update(self, context: ChatCompletionContext) -> Sequence[MemoryHit]:
         policy = self._engine.policy
         messages: Sequence[LLMMessage] = ()
         trouble: Exception | None = None
         budget = Budget(policy.deadline)
+        if self._listener is not None:
+            self._listener.glimpse(context)
         try:
             messages = list(await within(policy.deadline, context.get_messages()))
             query = question(messages, policy)
@@ -84,6 +97,7 @@ class Turn:
         except Exception as error:
             self._log(error)
             await self._take_back(context, messages)
+            await self._put_by()
             if policy.strict and isinstance(error, PersistentMemoryError) and error.needs_developer:
                 raise
             return ()
@@ -114,6 +128,7 @@ class Turn:
         return render(confident, block_id=self._block_id, policy=policy, now=self._engine.clock(), story=story)
 
     async def _recall(self, query: Query, messages: Sequence[LLMMessage]) -> Block:
+        self._breaker.check()  # before anything waits for what an earlier turn began in vain
         others = [message for message in up_to_date(messages) if block_id_of(message) != self._block_id]
         return await self.block(query, VisibleText(others))
 
@@ -124,6 +139,8 @@ class Turn:
         try:
             await within(budget.left / 2, self._listener.hear(context))
         except Exception as error:
+            if isinstance(error, asyncio.TimeoutError):
+                self._breaker.gave_up(self._engine.policy.deadline)
             return error
         return None
 
@@ -135,12 +152,22 @@ class Turn:
         try:
             await within(budget.left, self._listener.settle())
         except asyncio.TimeoutError:
+            self._breaker.gave_up(self._engine.policy.deadline)
             trouble = trouble or PersistentMemoryError("It takes long to store what was said.")
         except Exception as error:
             trouble = trouble or error
         if trouble is not None:
+            await self._put_by()
             reason = str(trouble) or "it took too long"
-            logger.warning("What was said is not stored yet, and is kept until it can be: %s", reason)
+            self._engine.log_trouble("What was said is not stored yet, and is kept until it can be: %s", reason)
+
+    async def _put_by(self) -> None:
+        """See that nothing that was heard is lost with the process."""
+        try:
+            if self._listener is not None:
+                await within(self._engine.policy.deadline, self._listener.put_by())
+        except Exception as error:
+            logger.warning("What was said cannot be kept on this machine's disk either: %r", error)
 
     async def _show(self, block: Block, context: ChatCompletionContext, messages: Sequence[LLMMessage]) -> bool:
         """Put the block into the context, or take out an old one; whether the model sees it.
@@ -172,12 +199,20 @@ class Turn:
         except Exception as error:
             logger.warning("The memories of the turn before stay in the context, since it fails: %r", error)
 
+    @property
+    def _breaker(self) -> Breaker:
+        return self._engine.holdings.connection.breaker
+
     def _shows_block(self, messages: Sequence[LLMMessage]) -> bool:
         return any(block_id_of(message) == self._block_id for message in messages)
 
     def _log(self, error: Exception) -> None:
         policy = self._engine.policy
-        if isinstance(error, PersistentMemoryError):
+        if isinstance(error, asyncio.TimeoutError):
+            self._breaker.gave_up(policy.deadline)
+        if self._breaker.is_open:
+            logger.debug("The agent goes on without memory: %r", error)  # that the server is gone was said already
+        elif isinstance(error, PersistentMemoryError):
             level = logging.ERROR if error.needs_developer else logging.WARNING
             logger.log(level, "The agent goes on without memory: %s", error)
         elif isinstance(error, asyncio.TimeoutError):

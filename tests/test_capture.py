@@ -35,7 +35,7 @@ from PIL import Image as Picture
 from pydantic import BaseModel
 from toys import word_vectors, words
 
-from autogen_persistent_memory import CallableEmbedding, PersistentMemory, TemporaryStore
+from autogen_persistent_memory import CallableEmbedding, PersistentMemory, RecallPolicy, TemporaryStore
 from autogen_persistent_memory._capture import Ledger, Utterance, said_in, transcript
 from autogen_persistent_memory._threads import in_thread
 
@@ -572,4 +572,28 @@ async def test_several_agents_at_once_lose_nothing() -> None:
     bots = [agent(memory, f"Answer to question number {number}", name=f"bot{number}") for number in range(8)]
     await asyncio.gather(*(bot.run(task=f"This is question number {number}") for number, bot in enumerate(bots)))
     assert len(await lines(memory)) == 16
+    await memory.close()
+
+
+async def test_what_could_not_be_heard_in_time_is_heard_later() -> None:
+    class Slow(CallableEmbedding):
+        async def load(self) -> None:
+            await opened.wait()
+
+    opened = asyncio.Event()
+    policy = RecallPolicy(deadline=0.1, opening_deadline=0.1)
+    embedding = Slow(word_vectors, id="x")
+    memory = PersistentMemory("ann", session="s", store=TemporaryStore(), embedding=embedding, policy=policy)
+    context = UnboundedChatCompletionContext([UserMessage(content="I live in Berlin with two cats", source="user")])
+    await memory.update_context(context)
+    await context.add_message(AssistantMessage(content="Berlin is a nice place to live", source="assistant"))
+    opened.set()
+    await context.add_message(UserMessage(content="and my name is Sarah Connor", source="user"))
+    await memory.update_context(context)
+    await memory.flush()
+    assert [record.content for record in await memory.session.messages()] == [
+        "I live in Berlin with two cats",
+        "Berlin is a nice place to live",
+        "and my name is Sarah Connor",
+    ]
     await memory.close()

@@ -156,33 +156,6 @@ async def test_recalled_text_is_ready_to_paste(memory: PersistentMemory) -> None
     assert found.tokens > 0
 
 
-async def test_recall_within_a_score_and_a_budget(memory: PersistentMemory) -> None:
-    await memory.remember_many(["green tea", "green tea from a shop in the old town", "nothing of the kind"])
-    best, second, _ = (await memory.recall("green tea")).hits
-    assert best.score > second.score
-    assert contents(await memory.recall("green tea", min_score=(best.score + second.score) / 2)) == ["green tea"]
-    short = await memory.recall("green tea", max_tokens=6)
-    assert contents(short) == ["green tea"]
-    assert short.tokens <= 6
-
-
-async def test_several_queries_at_once(memory: PersistentMemory) -> None:
-    await memory.remember_many(["Likes green tea", "Lives in Oslo"])
-    tea, town = await memory.recall_many(["green tea", "lives in"], limit=1)
-    assert (contents(tea), contents(town)) == (["Likes green tea"], ["Lives in Oslo"])
-    assert await memory.recall_many([]) == []
-
-
-async def test_remember_many_returns_one_record_each_in_order(profile: ProfileMemory) -> None:
-    items = ["Likes tea", {"content": "Likes jam", "kind": "preference"}, "likes the tea.", "Likes honey"]
-    records = await profile.remember_many(items)
-    assert contents(records) == ["Likes tea", "Likes jam", "Likes tea", "Likes honey"]
-    assert records[0].id == records[2].id
-    assert records[1].kind == "preference"
-    assert await profile.count() == 3
-    assert await profile.remember_many([]) == []
-
-
 async def test_remember_many_shows_progress(profile: ProfileMemory) -> None:
     seen: list[tuple[int, int]] = []
     await profile.remember_many((f"fact {number}" for number in range(150)), progress=lambda *at: seen.append(at))
@@ -208,28 +181,6 @@ async def test_each_kind_has_its_lifetime(kind: str, days: int | None, clock: Ha
     assert record.expires_at == (None if days is None else clock.now + timedelta(days=days))
 
 
-async def test_an_expired_memory_is_gone_from_every_read_at_that_instant_and_swept_from_the_store(
-    clock: HandClock,
-) -> None:
-    policy = RecallPolicy(sweep_interval=timedelta(days=1))
-    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words(), policy=policy)
-    record = await memory.remember("Likes tea", ttl=timedelta(hours=2), key="drink")
-    pinned = await memory.remember("Likes jam", ttl=timedelta(hours=2), pinned=True)
-    assert pinned.expires_at is None
-    clock.move(hours=1, minutes=59, seconds=59)
-    assert contents(await memory.recall("tea", limit=1)) == ["Likes tea"]
-    clock.move(seconds=1)
-    assert contents(await memory.recall("tea")) == ["Likes jam"]
-    assert contents(await memory.records()) == ["Likes jam"]
-    assert (await memory.query("tea")).results[0].content == "Likes jam"
-    assert await memory.record(record.id) is None
-    assert await memory.count() == 1
-    assert "tea" not in await memory.context("tea")
-    assert sorted(contents(await memory.records(include_history=True))) == ["Likes jam", "Likes tea"]
-    await memory.flush()
-    assert contents(await memory.records(include_history=True)) == ["Likes jam"]
-
-
 async def test_expired_memories_are_swept_without_being_asked(
     clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,23 +201,6 @@ async def test_lifetimes_are_configurable_and_count_from_when_it_was_written(clo
     old = await memory.session.append("Ann", "hello there", at=clock.now - timedelta(days=91))
     assert old.expires_at == clock.now - timedelta(days=1)
     assert await memory.session.messages() == []
-
-
-async def test_a_newer_statement_supersedes_by_key_and_the_old_one_stays_as_history(clock: HandClock) -> None:
-    memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
-    rome = await memory.remember("Lives in Rome", key="home", at=clock.now - timedelta(days=100))
-    oslo = await memory.remember("Lives in Oslo", key="home", at=clock.now - timedelta(days=10))
-    assert contents(await memory.recall("Lives in")) == ["Lives in Oslo"]
-    assert contents(await memory.records()) == ["Lives in Oslo"]
-    assert await memory.record(rome.id) is None
-    assert contents(await memory.history("home")) == ["Lives in Oslo", "Lives in Rome"]
-    assert contents(await memory.history(rome.id)) == ["Lives in Oslo", "Lives in Rome"]
-    assert (await memory.history(rome.id))[1].superseded_by == oslo.id
-    assert contents(await memory.records(include_history=True)) == ["Lives in Oslo", "Lives in Rome"]
-    believed = await memory.recall("Lives in", at=clock.now - timedelta(days=50))
-    assert contents(believed) == ["Lives in Rome"]
-    assert contents(await memory.recall("Lives in", at=clock.now - timedelta(days=500))) == []
-    assert await memory.history("no such thing") == []
 
 
 async def test_near_duplicates_are_merged_only_when_they_say_the_same(profile: ProfileMemory) -> None:
@@ -293,71 +227,6 @@ async def test_recalling_for_the_application_does_not_reinforce_unless_asked(mem
     assert (await memory.recall("tea")).hits[0].frequency > 0
 
 
-async def test_records_are_newest_first_in_pages(clock: HandClock) -> None:
-    memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
-    for number in range(7):
-        await memory.remember(f"fact {number}")
-        clock.move(seconds=1)
-    assert contents(await memory.records(limit=3)) == ["fact 6", "fact 5", "fact 4"]
-    assert contents(await memory.records(limit=3, offset=5)) == ["fact 1", "fact 0"]
-
-
-async def fill_for_forgetting(memory: PersistentMemory, clock: HandClock) -> dict[str, str]:
-    ids = {}
-    ids["old"] = (await memory.remember("Lives in Rome", key="home")).id
-    clock.move(days=1)
-    ids["new"] = (await memory.remember("Lives in Oslo", key="home")).id
-    ids["tagged"] = (await memory.remember("ann@example.com is the mail", tags=["pii", "mail"])).id
-    ids["kind"] = (await memory.remember("Likes tea", kind="preference", session="elsewhere")).id
-    ids["said"] = (await memory.session.append("Ann", "write to ann@example.com")).id
-    return ids
-
-
-FORGETTING: list[tuple[dict[str, Any], set[str]]] = [
-    ({"key": "home"}, {"new"}),
-    ({"key": "home", "everywhere": True}, {"old", "new"}),
-    ({"kinds": ["preference"]}, {"kind"}),
-    ({"kinds": ["interaction"]}, {"said"}),
-    ({"tags": ["pii", "mail"]}, {"tagged"}),
-    ({"tags": ["pii", "other"]}, set()),
-    ({"session": "elsewhere"}, {"kind"}),
-    ({"session": "today"}, {"said"}),
-    ({"containing": "ann@example.com"}, {"tagged"}),
-    ({"containing": "ann@example.com", "everywhere": True}, {"tagged", "said"}),
-    ({"containing": "ANN@example.com", "everywhere": True}, set()),
-    ({"containing": "similar to mail", "everywhere": True}, set()),
-    ({"kinds": ["fact"], "containing": "Oslo"}, {"new"}),
-]
-
-
-@pytest.mark.parametrize(("selectors", "gone"), FORGETTING, ids=str)
-async def test_forget_deletes_by_identity_for_good(clock: HandClock, selectors: dict[str, Any], gone: set[str]) -> None:
-    memory = PersistentMemory("ann", session="today", store=TemporaryStore(), embedding=words())
-    ids = await fill_for_forgetting(memory, clock)
-    assert await memory.forget(**selectors) == len(gone)
-    left = {record.id for record in await memory.records(include_history=True)}
-    assert {name for name, id in ids.items() if id not in left} == gone
-    assert await memory.forget(**selectors) == 0
-
-
-async def test_forget_by_id_reaches_whatever_has_it(memory: PersistentMemory, clock: HandClock) -> None:
-    ids = await fill_for_forgetting(memory, clock)
-    assert await memory.forget(ids["said"]) == 1
-    assert await memory.forget(id=ids["tagged"], kinds=["preference"]) == 0
-    assert await memory.forget(id=ids["tagged"]) == 1
-    assert await memory.forget("no-such-id") == 0
-    assert await memory.forget(ids["new"], everywhere=True) == 2
-
-
-async def test_forget_before_a_time(clock: HandClock) -> None:
-    memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
-    await memory.remember("older")
-    clock.move(days=1)
-    await memory.remember("newer")
-    assert await memory.forget(before=clock.now) == 1
-    assert contents(await memory.records()) == ["newer"]
-
-
 async def test_forget_must_be_told_what(memory: PersistentMemory) -> None:
     with pytest.raises(ValueError, match="tags is an empty list"):
         await memory.forget(tags=[])
@@ -379,31 +248,6 @@ async def test_set_none_deletes_and_keys_must_be_text(profile: ProfileMemory) ->
             await profile.set(bad, 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="value"):
         await profile.set("a", {1, 2})
-
-
-async def test_add_takes_text_markdown_and_json_and_query_gives_them_back(profile: ProfileMemory) -> None:
-    mine = {"kind": "mine", "score": "mine", "nested": {"a": [1, {"b": None}]}}
-    document = {"theme": "dark", "sizes": [1, 2.5], "nested": {"on": True, "off": None}}
-    text = MemoryContent(content="Likes green tea", mime_type=MemoryMimeType.TEXT, metadata=mine)
-    await profile.add(text)
-    await profile.add(MemoryContent(content="# Rules\n\n- no sugar", mime_type="text/markdown"))
-    await profile.add(MemoryContent(content=document, mime_type=MemoryMimeType.JSON))
-    assert text.metadata == mine == {"kind": "mine", "score": "mine", "nested": {"a": [1, {"b": None}]}}
-
-    (tea,) = (await profile.query("green tea", limit=1)).results
-    assert tea.content == "Likes green tea"
-    assert tea.metadata is not None
-    assert tea.metadata["nested"] == mine["nested"]
-    assert tea.metadata["kind"] == "fact"
-    for name, kind in {"score": float, "id": str, "kind": str, "created_at": str}.items():
-        assert type(tea.metadata[name]) is kind
-    record = await profile.record(tea.metadata["id"])
-    assert record is not None
-    assert record.metadata == mine
-    (rules,) = (await profile.query(MemoryContent(content="rules sugar", mime_type="text/plain"), limit=1)).results
-    assert (rules.content, rules.mime_type) == ("# Rules\n\n- no sugar", MemoryMimeType.MARKDOWN)
-    (settings,) = (await profile.query("theme dark", limit=1)).results
-    assert (settings.content, settings.mime_type) == (document, MemoryMimeType.JSON)
 
 
 REFUSED = [

@@ -1,0 +1,189 @@
+"""From what was heard to what is stored: at once, or by way of this machine's disk while the store cannot be reached."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from ._breaker import automatic
+from ._engine import Engine
+from ._errors import PersistentMemoryError, StoreUnavailableError
+from ._extraction import Extractor, Message, RuleExtractor, learned
+from ._outbox import Heard, Outbox, Parcel
+from ._records import FACTS, MESSAGES, MemoryRecord, Selection, draft, stable_id
+from ._study import Study, mark_unread
+from ._threads import in_thread
+
+logger = logging.getLogger("autogen_persistent_memory")
+
+_BATCH = 64
+
+
+class Delivery:
+    """Stores what a session heard, with the facts in it. What cannot be stored is put by, and delivered later, once.
+
+    It also delivers what other sessions and other processes of the namespace put by.
+    """
+
+    def __init__(self, engine: Engine, session: str, extractor: Extractor | None, study: Study | None) -> None:
+        self._engine = engine
+        self._session = session
+        self._extractor = extractor
+        self._study = study
+        self._task: asyncio.Task[None] | None = None
+        self._wake: Callable[[], None] | None = None
+        self._wakes: asyncio.AbstractEventLoop | None = None
+        engine.chores.append(self.deliver)
+
+    @property
+    def outbox(self) -> Outbox | None:
+        """Where messages are put by; None where the store is on this machine."""
+        return self._engine.holdings.outbox
+
+    async def learn(self, heard: Heard, *, late: bool = False) -> list[MemoryRecord]:
+        """Store the facts in a message."""
+        if not heard.learn:
+            return []
+        extractor = self._extractor or RuleExtractor()  # another process heard it, and wants them
+        message = Message(id=heard.id, source=heard.source, text=heard.text, by_user=heard.by_user, at=heard.at)
+        facts = [
+            learned(
+                fact,
+                id=stable_id(heard.id, fact.content),
+                source=heard.source,
+                session=heard.session,
+                metadata={MESSAGES: [heard.id]},
+                at=heard.at if late else None,
+            )
+            for fact in await extractor.extract_now(message)
+        ]
+        return await self._engine.remember("profile", facts) if facts else []
+
+    async def store(self, messages: Sequence[Heard]) -> None:
+        """Store messages, and leave them to whoever reads them later."""
+        for session in {heard.session for heard in messages if heard.study}:
+            if self._study is not None and session == self._session:
+                await self._study.begin()
+            else:
+                await mark_unread(self._engine, session)
+        drafts = [
+            draft(
+                heard.text,
+                kind="interaction",
+                source=heard.source,
+                session=heard.session,
+                origin="user" if heard.by_user else "agent",
+                metadata={FACTS: list(dict.fromkeys(heard.facts))} if heard.facts else None,
+                at=heard.at,
+                id=heard.id,
+            )
+            for heard in messages
+        ]
+        stored = await self._engine.remember("session", drafts)
+        if self._study is not None:
+            self._study.add([record for record in stored if record.session == self._session])
+
+    async def is_known(self, heard: Heard) -> bool:
+        """Whether its session holds these words of this speaker already."""
+        said_before = await self.said_before(heard.session, heard.source, heard.text)
+        return any(record.id != heard.id for record in said_before)
+
+    async def said_before(self, session: str, source: str, text: str) -> list[MemoryRecord]:
+        """The messages of a session with these words of this speaker, newest first."""
+        selection = Selection(session=session, kinds=("interaction",), containing=text)
+        records = await self._engine.select(selection, ["session"])
+        return [record for record in records if (record.source, record.content) == (source, text)]
+
+    # By way of the disk
+
+    async def put_by(self, messages: Sequence[Heard]) -> None:
+        """Keep messages on this machine's disk, and deliver them when the store is back.
+
+        Raises:
+            OSError: They could not be written.
+        """
+        outbox = self.outbox
+        assert outbox is not None
+        await in_thread(partial(outbox.put, messages))
+        self._deliver_when_back()
+
+    async def deliver(self) -> None:
+        """Store all that was put by, in order, whoever did.
+
+        Raises:
+            PersistentMemoryError: It cannot be stored now. It stays where it is.
+        """
+        outbox = self.outbox
+        if outbox is None or not await in_thread(outbox.waits):
+            return
+        lock = await in_thread(outbox.claim)
+        if lock is None:  # somebody else does
+            return
+        try:
+            while parcels := await in_thread(partial(outbox.next_parcels, _BATCH)):
+                await self._deliver(parcels)
+                await in_thread(partial(outbox.remove, parcels))
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"What is kept in {outbox.folder} for the server cannot be read or removed: {error!r}. Make the folder "
+                "readable and writable for this user."
+            ) from error
+        finally:
+            await asyncio.shield(in_thread(lock.release))
+
+    async def _deliver(self, parcels: Sequence[Parcel]) -> None:
+        messages: list[Heard] = []
+        for heard in (heard for parcel in parcels for heard in parcel.messages):
+            if heard.if_new and await self.is_known(heard):
+                continue
+            records = await self.learn(heard, late=True)
+            messages.append(replace(heard, facts=(*heard.facts, *(record.id for record in records))))
+        await self.store(messages)
+
+    def _deliver_when_back(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._wakes is loop and self._wake is not None:
+            return
+        self._forget_waking()
+        self._wakes, self._wake = loop, partial(_wake_in, loop, self._start)
+        self._engine.holdings.connection.breaker.when_back(self._wake)
+
+    def _forget_waking(self) -> None:
+        if self._wake is not None:
+            self._engine.holdings.connection.breaker.no_longer(self._wake)
+        self._wake = None
+
+    def _start(self) -> None:
+        self._forget_waking()
+        if self._task is None or self._task.done() or self._task.get_loop() is not asyncio.get_running_loop():
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        """Work that nobody waits for: what goes wrong must not be lost in silence, nor reach the agent."""
+        try:
+            with automatic():
+                await self.deliver()
+        except PersistentMemoryError as error:
+            self._engine.log_trouble("What was said cannot be delivered yet, and will be tried again: %s", error)
+            if self._engine.holdings.connection.breaker.is_open:
+                self._deliver_when_back()
+        except Exception:
+            logger.exception("Memory failed to deliver what was said; please report this.")
+
+    async def leave(self) -> None:
+        """Stop delivering; the next process goes on."""
+        self._forget_waking()
+        task, self._task = self._task, None
+        if task is not None and task.get_loop() is asyncio.get_running_loop():
+            task.cancel()
+            await asyncio.wait({task})
+
+
+def _wake_in(loop: asyncio.AbstractEventLoop, start: Callable[[], None]) -> None:
+    try:
+        loop.call_soon_threadsafe(start)
+    except RuntimeError:  # that loop was closed; what waits is delivered with the next turn
+        logger.debug("Nobody is there to deliver what was put by.")

@@ -1,0 +1,97 @@
+"""What stands before a Chroma server: who is let in, what is asked again, and what never is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from toys import words
+from unreliable import Gateway, gateway_to
+
+from autogen_persistent_memory import PersistentMemory, ServerStore, StoreUnavailableError
+from autogen_persistent_memory._retries import is_repeatable
+
+
+@pytest.fixture
+def gateway(chroma_server: tuple[str, int]) -> Iterator[Gateway]:
+    with gateway_to(chroma_server) as gateway:
+        yield gateway
+
+
+def behind(gateway: Gateway, namespace: str, **options: object) -> PersistentMemory:
+    store = ServerStore("127.0.0.1", gateway.port, **options)  # type: ignore[arg-type]
+    return PersistentMemory(namespace, store=store, embedding=words())
+
+
+async def test_token_and_headers_come_from_the_environment(
+    gateway: Gateway, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.wants = {"authorization": "Bearer s3cret", "x-team": "blue"}
+    monkeypatch.setenv("MY_TOKEN", "s3cret")
+    monkeypatch.setenv("MY_TEAM", "blue")
+    async with behind(gateway, namespace, token_env="MY_TOKEN", headers_env={"X-Team": "MY_TEAM"}) as memory:
+        await memory.remember("Likes tea")
+        assert (await memory.recall("tea")).text == "- Likes tea"
+        assert "s3cret" not in memory.dump_component().model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"), [(None, "MY_TOKEN, which holds .*token, is not set"), ("wrong", "Who are")]
+)
+async def test_a_missing_or_wrong_token_is_explained(
+    gateway: Gateway, namespace: str, monkeypatch: pytest.MonkeyPatch, token: str | None, reason: str
+) -> None:
+    gateway.wants = {"authorization": "Bearer s3cret"}
+    if token is not None:
+        monkeypatch.setenv("MY_TOKEN", token)
+    memory = behind(gateway, namespace, token_env="MY_TOKEN")
+    with pytest.raises(StoreUnavailableError, match=reason):
+        await memory.remember("Likes tea")
+    assert not memory._engine.holdings.connection.breaker.is_open
+    await memory.close()
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503])
+async def test_what_may_be_repeated_is_asked_again(gateway: Gateway, namespace: str, status: int) -> None:
+    async with behind(gateway, namespace) as memory:
+        await memory.remember("Likes tea")
+        for call in (memory.remember("Likes coffee"), memory.recall("tea"), memory.forget(containing="coffee")):
+            gateway.failures = [status, status]
+            await call
+        assert [record.content for record in await memory.records()] == ["Likes tea"]
+
+
+async def test_what_may_not_be_repeated_is_not(gateway: Gateway, namespace: str) -> None:
+    async with behind(gateway, namespace) as memory:
+        await memory.remember("Likes tea")
+        shelf: Any = memory._engine.holdings.shelf("profile")
+
+        def drop(client: Any) -> None:
+            gateway.failures = [503]
+            client.delete_collection(shelf._name)
+
+        with pytest.raises(StoreUnavailableError, match="503"):
+            await shelf._call(drop, writes=True)
+        assert [status for method, _, status in gateway.requests if method == "DELETE"] == [503]
+        assert [record.content for record in await memory.records()] == ["Likes tea"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "repeatable"),
+    [
+        ("GET", "/api/v2/heartbeat", b"", True),
+        ("post", "/api/v2/tenants/t/databases/d/collections/c/query", b"", True),
+        ("post", "/api/v2/tenants/t/databases/d/collections/c/upsert", b"", True),
+        ("post", "/api/v2/tenants/t/databases/d/collections/c/delete", b"", True),
+        ("post", "/api/v2/tenants/t/databases/d/collections/c/add", b"", False),
+        ("post", "/api/v2/tenants/t/databases/d/collections", b'{"get_or_create":true}', True),
+        ("post", "/api/v2/tenants/t/databases/d/collections", b'{"get_or_create":false}', False),
+        ("put", "/api/v2/tenants/t/databases/d/collections/c", b"", False),
+        ("delete", "/api/v2/tenants/t/databases/d/collections/c", b"", False),
+    ],
+)
+def test_only_reads_and_what_goes_by_id_may_be_repeated(
+    method: str, path: str, content: bytes, repeatable: bool
+) -> None:
+    assert is_repeatable(method, f"http://host:8000{path}", content) is repeatable

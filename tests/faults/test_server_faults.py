@@ -1,0 +1,304 @@
+"""A Chroma server that is gone, hangs, is slow or comes and goes: agents answer in time, and nothing is lost or stored twice."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_core.model_context import UnboundedChatCompletionContext
+from autogen_core.models import AssistantMessage, UserMessage
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from conftest import free_port, run_chroma
+from toys import words
+from unreliable import Line, Mode, line_to
+
+from autogen_persistent_memory import (
+    MemoryRecord,
+    PersistentMemory,
+    RecallPolicy,
+    ServerStore,
+    StoreUnavailableError,
+)
+
+DEADLINE = 1.0
+SLACK = 1.0
+"""What the agent itself may take beside memory's deadline on a busy machine."""
+POLICY = RecallPolicy(deadline=DEADLINE)
+
+
+@pytest.fixture
+def line(chroma_server: tuple[str, int]) -> Iterator[Line]:
+    with line_to(chroma_server) as line:
+        yield line
+
+
+def through(line: Line, namespace: str, session: str = "s", **options: object) -> PersistentMemory:
+    store = ServerStore("127.0.0.1", line.port, timeout=3)
+    settings: dict[str, object] = {"store": store, "embedding": words(), "policy": POLICY, **options}
+    return PersistentMemory(namespace, session=session, **settings)  # type: ignore[arg-type]
+
+
+class Conversation:
+    """An agent's model context, to which each turn adds what the user says and what the agent answers."""
+
+    def __init__(self, memory: PersistentMemory) -> None:
+        self._memory = memory
+        self._context = UnboundedChatCompletionContext()
+        self.said: list[str] = []
+
+    async def turn(self, text: str) -> float:
+        """Have a turn; how long memory took."""
+        await self._context.add_message(UserMessage(content=text, source="user"))
+        started = time.monotonic()
+        await self._memory.update_context(self._context)
+        seconds = time.monotonic() - started
+        reply = f"That is noted, {text}"
+        await self._context.add_message(AssistantMessage(content=reply, source="assistant"))
+        self.said += [text, reply]
+        return seconds
+
+
+async def messages(memory: PersistentMemory) -> list[MemoryRecord]:
+    return await memory.session.messages()
+
+
+async def is_back(memory: PersistentMemory) -> None:
+    """Wait until memory has noticed by itself that its server is there."""
+    until = time.monotonic() + 20
+    while memory._engine.holdings.connection.breaker.is_open:
+        assert time.monotonic() < until
+        await asyncio.sleep(0.02)
+
+
+async def is_delivered(memory: PersistentMemory) -> None:
+    outbox = memory._engine.holdings.outbox
+    assert outbox is not None
+    until = time.monotonic() + 20
+    while await asyncio.to_thread(outbox.waits):
+        assert time.monotonic() < until
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("mode", ["hang", "refuse", "slow"])
+async def test_an_agent_pays_one_deadline_and_nothing_is_lost_or_stored_twice(
+    line: Line, namespace: str, mode: Mode, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "autogen_persistent_memory")
+    async with through(line, namespace) as memory:
+        talk = Conversation(memory)
+        await talk.turn("my name is Sarah Connor")
+        await memory.flush()
+        caplog.clear()
+        line.mode = mode
+        assert await talk.turn("I live in Berlin with two cats") < DEADLINE + SLACK
+        later = [await talk.turn(text) for text in ("I prefer TypeScript", "I moved to Lisbon", "what do you know?")]
+        assert min(later) < 0.05
+        assert max(later) < DEADLINE / 2
+        line.mode = "pass"
+        await is_back(memory)
+        await is_delivered(memory)
+        assert await talk.turn("and now it works again") < DEADLINE + SLACK
+        await memory.flush()
+        stored = await messages(memory)
+        assert [record.content for record in stored] == talk.said
+        assert [record.created_at for record in stored] == sorted(record.created_at for record in stored)
+        facts = {record.content for record in await memory.profile.records()}
+        assert facts == {
+            "The user's name is Sarah Connor.",
+            "The user moved to Lisbon.",
+            "The user prefers TypeScript.",
+        }
+        assert [record.content for record in await memory.history("user/home")] == [
+            "The user moved to Lisbon.",
+            "The user lives in Berlin with two cats.",
+        ]
+    warned = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len([record for record in warned if f"127.0.0.1:{line.port}" in record.getMessage()]) == 1
+    assert len(warned) == 1
+    assert len([record for record in caplog.records if "have their memory again" in record.getMessage()]) == 1
+
+
+async def test_a_server_that_comes_and_goes(line: Line, namespace: str) -> None:
+    async def flap() -> None:
+        while True:
+            for mode, seconds in (("refuse", 0.3), ("pass", 0.5), ("hang", 0.3), ("pass", 0.7)):
+                line.mode = mode  # type: ignore[assignment]
+                await asyncio.sleep(seconds)
+
+    async with through(line, namespace) as memory:
+        talk = Conversation(memory)
+        flapping = asyncio.ensure_future(flap())
+        for number in range(25):
+            assert await talk.turn(f"I have a cat named Tom{number}") < DEADLINE + SLACK
+            await asyncio.sleep(0.1)
+        flapping.cancel()
+        line.mode = "pass"
+        await memory.flush()
+        await is_delivered(memory)
+        assert [record.content for record in await messages(memory)] == talk.said
+        facts = Counter(record.content for record in await memory.profile.records(limit=100))
+        assert facts == Counter(f"The user has a cat named Tom{number}." for number in range(25))
+
+
+@pytest.mark.parametrize("mode", ["hang", "refuse"])
+async def test_nothing_is_lost_when_the_server_is_gone_from_the_start(line: Line, namespace: str, mode: Mode) -> None:
+    async with through(line, namespace) as memory:
+        await Conversation(memory).turn("ok, go on please, my friend")
+        await memory.flush()
+    line.mode = mode
+    async with through(line, namespace) as memory:
+        talk = Conversation(memory)
+        for text in ("ok, go on please, my friend", "I prefer TypeScript", "ok, go on please, my friend"):
+            await talk.turn(text)
+        line.mode = "pass"
+        await is_back(memory)
+        await talk.turn("that is all I wanted to say")
+        await memory.flush()
+        stored = [record.content for record in await messages(memory)]
+        assert stored == ["ok, go on please, my friend", "That is noted, ok, go on please, my friend", *talk.said]
+        assert [record.content for record in await memory.profile.records()] == ["The user prefers TypeScript."]
+
+
+async def test_a_stream_is_kept_while_the_server_is_gone(line: Line, namespace: str) -> None:
+    memory = through(line, namespace)
+    await memory.remember("The user likes green tea")
+    line.mode = "hang"
+    replies = ["Berlin is a nice place to live.", "So is Lisbon, they say."]
+    agent = AssistantAgent("assistant", model_client=ReplayChatCompletionClient(replies))
+    tasks = ["I live in Berlin with two cats", "I moved to Lisbon last week"]
+    for task in tasks:
+        async for _ in memory.observe(agent.run_stream(task=task)):
+            pass
+    line.mode = "pass"
+    await memory.flush()
+    assert [record.content for record in await messages(memory)] == [tasks[0], replies[0], tasks[1], replies[1]]
+    await memory.close()
+
+
+async def test_an_explicit_call_tries_really_and_brings_the_agent_its_memory_back(line: Line, namespace: str) -> None:
+    async with through(line, namespace) as memory:
+        talk = Conversation(memory)
+        await memory.count()
+        line.mode = "refuse"
+        await talk.turn("I live in Berlin with two cats")
+        assert memory._engine.holdings.connection.breaker.is_open
+        for call in (memory.remember("x y z"), memory.recall("x"), memory.flush()):
+            with pytest.raises(StoreUnavailableError, match=f"127.0.0.1:{line.port}.*chroma run"):
+                await call
+        line.mode = "pass"
+        await memory.remember("The user has two dogs")
+        assert not memory._engine.holdings.connection.breaker.is_open
+        await is_delivered(memory)
+        assert "Berlin" in await memory.context("Where do I live?")
+
+
+async def test_an_explicit_call_waits_out_a_restart(line: Line, namespace: str) -> None:
+    async with through(line, namespace) as memory:
+        line.mode = "refuse"
+        call = asyncio.ensure_future(memory.remember("The user has two dogs"))
+        await asyncio.sleep(0.5)
+        line.mode = "pass"
+        await call
+        assert await memory.count() == 1
+
+
+async def test_closing_does_not_wait_for_a_server_that_is_gone(line: Line, namespace: str) -> None:
+    memory = through(line, namespace)
+    await Conversation(memory).turn("my name is Sarah Connor")
+    line.mode = "hang"
+    await Conversation(memory).turn("I live in Berlin with two cats")
+    started = time.monotonic()
+    await memory.close()
+    assert time.monotonic() - started < 3 + SLACK  # a call under way is waited for
+    line.mode = "pass"
+    async with through(line, namespace) as memory:
+        await memory.recall("cats")
+        await memory.flush()
+        assert len(await messages(memory)) == 4
+
+
+KILLED = """
+import asyncio, os, signal, sys
+sys.path[:0] = {path!r}
+from test_server_faults import Conversation, Line
+from toys import words
+from autogen_persistent_memory import PersistentMemory, ServerStore, RecallPolicy
+
+async def main():
+    store = ServerStore("127.0.0.1", {port})
+    memory = PersistentMemory("ann", session="s", store=store, embedding=words(), policy=RecallPolicy(deadline=1))
+    talk = Conversation(memory)
+    await talk.turn("I live in Berlin with two cats")
+    await talk.turn("My password is hunter2!x and I prefer TypeScript")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+def copy_outbox(home: Path, to: Path) -> Path:
+    """Copy what is put by, which is for nobody else's eyes; where it is."""
+    files = list((home / ".autogen_memory" / "outbox").rglob("*.jsonl"))
+    assert files
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    assert "hunter2" not in "".join(file.read_text() for file in files)
+    shutil.copytree(files[0].parent, to)
+    return files[0].parent
+
+
+async def test_what_a_killed_process_heard_is_delivered_by_the_next_one(tmp_path: Path, home: Path) -> None:
+    port = free_port()
+    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+    code = KILLED.format(path=paths, port=port)
+    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", code, env={**os.environ, "HOME": str(home)})
+    assert await killed.wait() == -signal.SIGKILL
+    ended = time.time()
+    folder = await asyncio.to_thread(copy_outbox, home, tmp_path / "copy")
+    server = run_chroma(tmp_path / "server", port)
+    await asyncio.to_thread((tmp_path / "server").mkdir)
+    await asyncio.to_thread(server.__enter__)
+    try:
+        expected = [
+            "I live in Berlin with two cats",
+            "That is noted, I live in Berlin with two cats",
+            "My password is [REDACTED:password] and I prefer TypeScript",
+        ]
+        for _ in range(2):  # the second time as if it had died after storing and before removing
+            store = ServerStore("127.0.0.1", port)
+            async with PersistentMemory("ann", session="t", store=store, embedding=words()) as memory:
+                await memory.recall("anything")
+                await memory.flush()
+                stored = [record for record in await memory.records(limit=50) if record.session == "s"]
+                said = sorted((record for record in stored if record.kind == "interaction"), key=lambda r: r.created_at)
+                assert [record.content for record in said] == expected
+                assert all(record.created_at.timestamp() < ended for record in stored)
+                facts = sorted(record.content for record in await memory.profile.records())
+                assert facts == ["The user lives in Berlin with two cats.", "The user prefers TypeScript."]
+            assert await asyncio.to_thread(os.listdir, folder) == ["lock"]
+            await asyncio.to_thread(shutil.copytree, tmp_path / "copy", folder, dirs_exist_ok=True)
+    finally:
+        await asyncio.to_thread(server.__exit__, None, None, None)
+
+
+async def test_without_an_outbox_nothing_is_written_to_disk(line: Line, namespace: str, home: Path) -> None:
+    store = ServerStore("127.0.0.1", line.port, timeout=1, outbox="")
+    memory = through(line, namespace, store=store)
+    talk = Conversation(memory)
+    await talk.turn("my name is Sarah Connor")
+    line.mode = "refuse"
+    await talk.turn("I live in Berlin with two cats")
+    assert await asyncio.to_thread(os.listdir, home) == []
+    line.mode = "pass"
+    await memory.flush()
+    assert [record.content for record in await messages(memory)] == talk.said
+    await memory.close()
