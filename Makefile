@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test llm lint format notebooks clean help
+.PHONY: demo test llm bench lint format notebooks clean help
 
 help:
 	@echo "make demo       see an agent remember across two processes"
 	@echo "make test       linter, types, layers and all tests"
 	@echo "make llm        ask a real small model 20 questions, with memory and without"
+	@echo "make bench      what memory costs, beside the alternatives (15 minutes; QUICK=1: two)"
 	@echo "make format     format the code"
 	@echo "make notebooks  run the notebooks of samples/ and save what they show"
 	@echo "make clean      remove the environment and caches"
@@ -25,6 +26,11 @@ test: lint
 
 llm: $(READY)
 	@$(BIN)/python benchmarks/llm.py
+
+bench: $(READY)
+	@$(BIN)/python -c 'import matplotlib' 2> /dev/null \
+		|| $(BIN)/python -m pip install -qq --disable-pip-version-check --group benchmarks
+	@$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick)
 
 lint: $(READY)
 	@echo "Checking style (ruff) ..."
