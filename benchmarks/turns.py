@@ -42,8 +42,10 @@ ABOUT = (
     "An `AssistantAgent` with a scripted model, in turns with the others. Added is what a turn takes longer than that of an "
     "agent without memory, asked the same. Both inject five memories a turn (ours without its threshold of relevance). "
     "The floor embeds the question and puts one raw query to Chroma, with the `n_results` and `include` of our own search. "
-    "What ours writes a moment after a turn, how often memories are used, falls on whoever is asked then."
+    "What ours writes a moment after a turn, how often memories are used, falls on whoever is asked then. Capturing, which "
+    "writes to disk in every turn, has its turns after the others, so that its writes do not hold them up."
 )
+BARE = "no memory, beside what captures"
 tokens_in = cache(count_tokens)
 
 
@@ -98,10 +100,11 @@ async def measure_size(stores: Stores, scale: Scale, embedding: EmbeddingName, s
     writer = Writer(seed=size)
     with ExitStack() as copies:
         folder = stores.theirs(embedding, size)
+        capturing = ours(copies.enter_context(copy_of(stores.ours(embedding, size))), embedding, capture=True)
         memories: dict[str, Memory | None] = {
             NONE: None,
             OURS: ours(stores.ours(embedding, size), embedding),
-            CAPTURING: ours(copies.enter_context(copy_of(stores.ours(embedding, size))), embedding, capture=True),
+            CAPTURING: capturing,
             THEIRS: theirs(folder, embedding),
         }
         if size <= scale.listed:
@@ -117,22 +120,32 @@ async def measure_size(stores: Stores, scale: Scale, embedding: EmbeddingName, s
             await run_task(agent_with(used, scripted(1)), writer.fill(QUESTIONS))
         await floor(writer.fill(QUESTIONS))
         for _ in tqdm(range(scale.rounds), desc=f"turns, {size:,} memories", leave=False, disable=None):
-            models = {name: scripted(scale.turns) for name in memories}
-            agents = {name: agent_with(memory, models[name]) for name, memory in memories.items()}
-            run: dict[str, Ask] = {name: partial(run_task, agent) for name, agent in agents.items()}
-            seconds = await in_turns({**run, FLOOR: floor}, writer.texts(QUESTIONS, scale.turns))
-            added = {
-                name: taken
-                if name in (NONE, FLOOR)
-                else [with_it - without for with_it, without in zip(taken, seconds[NONE], strict=True)]
-                for name, taken in seconds.items()
-            }
+            models = {name: scripted(scale.turns) for name in (*memories, BARE)}
+            agents = {name: agent_with(memories.get(name), model) for name, model in models.items()}
+            ask: dict[str, Ask] = {name: partial(run_task, agent) for name, agent in agents.items()} | {FLOOR: floor}
+            questions = writer.texts(QUESTIONS, scale.turns)
+            seconds = await in_turns({name: ask[name] for name in ask if name not in (CAPTURING, BARE)}, questions)
+            seconds |= await in_turns({name: ask[name] for name in (CAPTURING, BARE)}, questions)
+            await capturing.flush()
+            added = added_by(seconds)
             p50.append({name: milliseconds(taken) for name, taken in added.items()})
             p95.append({name: milliseconds(taken, 0.95) for name, taken in added.items()})
             prompts = {name: Prompts.of(model.create_calls) for name, model in models.items()}
         for memory in filter(None, memories.values()):
             await memory.close()
     return Turns(embedding, size, p50, p95, prompts)
+
+
+def added_by(seconds: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+    """What each adds to the turn of an agent without memory that was asked along with it, turn by turn."""
+    added: dict[str, Sequence[float]] = {}
+    for name, taken in seconds.items():
+        without = seconds[BARE if name == CAPTURING else NONE]
+        if name in (NONE, FLOOR):
+            added[name] = taken
+        elif name != BARE:
+            added[name] = [with_it - bare for with_it, bare in zip(taken, without, strict=True)]
+    return added
 
 
 async def listed(size: int) -> ListMemory:
