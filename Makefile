@@ -6,13 +6,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test soak llm lint format notebooks clean help
+.PHONY: demo test soak llm bench lint format notebooks clean help
 
 help:
 	@echo "make demo       see an agent remember across two processes"
 	@echo "make test       linter, types, layers and all tests"
 	@echo "make soak       the long tests of faults and load"
 	@echo "make llm        ask a real small model 20 questions, with memory and without"
+	@echo "make bench      what memory costs, beside the alternatives (15 minutes; QUICK=1: two)"
 	@echo "make format     format the code"
 	@echo "make notebooks  run the notebooks of samples/ and save what they show"
 	@echo "make clean      remove the environment and caches"
@@ -30,6 +31,11 @@ soak: $(READY)
 
 llm: $(READY)
 	@$(BIN)/python benchmarks/llm.py
+
+bench: $(READY)
+	@$(BIN)/python -c 'import matplotlib' 2> /dev/null \
+		|| $(BIN)/python -m pip install -qq --disable-pip-version-check --group benchmarks
+	@$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick)
 
 lint: $(READY)
 	@echo "Checking style (ruff) ..."

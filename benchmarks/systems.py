@@ -160,13 +160,13 @@ class LocalMiniLM:
         return False
 
 
-def autogen_memory(folder: str, k: int) -> ChromaDBVectorMemory:
-    """AutoGen's own Chroma memory, on our local MiniLM."""
+def autogen_memory(folder: str, k: int, function: type[LocalMiniLM] = LocalMiniLM) -> ChromaDBVectorMemory:
+    """AutoGen's own Chroma memory, on our local MiniLM or another function."""
     return ChromaDBVectorMemory(
         PersistentChromaDBVectorMemoryConfig(
             persistence_path=folder,
             k=k,
-            embedding_function_config=CustomEmbeddingFunctionConfig(function=LocalMiniLM, params={}),
+            embedding_function_config=CustomEmbeddingFunctionConfig(function=function, params={}),
         )
     )
 

@@ -1,0 +1,109 @@
+"""How things are measured: in turns, in processes of their own, and with a task that ticks while work is done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+TICK = 0.001
+Ask = Callable[[str], Awaitable[object]]
+Rounds = Sequence[Mapping[str, float]]
+"""Of each round, one figure for each contestant."""
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def milliseconds(seconds: Sequence[float], share: float = 0.5) -> float:
+    return 1000 * percentile(seconds, share)
+
+
+def typical(rounds: Rounds, name: str) -> float:
+    """The median of all rounds."""
+    return statistics.median(figures[name] for figures in rounds)
+
+
+def ratio(rounds: Rounds, over: str, under: str) -> float:
+    """The median of the rounds' ratios: what slows one round down slows both of its figures."""
+    return statistics.median(figures[over] / figures[under] for figures in rounds)
+
+
+async def in_turns(contestants: Mapping[str, Ask], questions: Sequence[str]) -> dict[str, list[float]]:
+    """The seconds each needs for each question. All are asked the same one before the next, each time another first."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    names = list(contestants)
+    for number, question in enumerate(questions):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            started = time.perf_counter()
+            await contestants[name](question)
+            seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+async def stalls_during(work: Awaitable[object]) -> list[float]:
+    """How much later than asked for a ticking task woke up, tick by tick, while the work was done."""
+    stalls: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            asked = time.perf_counter()
+            await asyncio.sleep(TICK)
+            stalls.append(time.perf_counter() - asked - TICK)
+
+    ticking = asyncio.create_task(tick())
+    await asyncio.sleep(0)
+    try:
+        await work
+        await asyncio.sleep(TICK)  # what stood still to the very end is a stall as well
+    finally:
+        ticking.cancel()
+    return stalls
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+async def seconds_until(work: Awaitable[object]) -> float:
+    started = time.perf_counter()
+    await work
+    return time.perf_counter() - started
+
+
+def processes(count: int) -> ProcessPoolExecutor:
+    """Processes that start afresh, without what this one has loaded; warnings of the measured systems stay silent."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(count, mp_context=context, initializer=logging.disable, initargs=(logging.WARNING,))
+
+
+def in_fresh_process(work: Callable[..., T], *arguments: Any) -> T:
+    with processes(1) as process:
+        return process.submit(work, *arguments).result()
+
+
+def resident() -> float:
+    """What this process holds in RAM, in MB; where the system does not say, the most it ever held."""
+    status = Path("/proc/self/statm")
+    if status.exists():
+        return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+def megabytes_in(folder: str) -> float:
+    return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6

@@ -1,0 +1,10 @@
+"""Why bars are missed, where that is known: by words of the bar's name. Shown only beside a bar that is missed."""
+
+from __future__ import annotations
+
+REASONS = {
+    "agents reading": "AutoGen's own work for as many agents that start at once stalls the loop, too: see the row of no memory",
+    "import of the package": "the expressions of the extraction rules are compiled at once",
+    "ours in bulk, MiniLM": "nearly all of ours is MiniLM itself, which is hardly faster for many texts than for one: see Chroma alone",
+    "ours in bulk, cheap": "an embedded Chroma holds the interpreter's lock while it writes, so ours writes ten at a time",
+}
