@@ -9,6 +9,7 @@ import pytest
 import typer
 from console import examples, masked, run
 
+from autogen_persistent_memory import cli
 from autogen_persistent_memory.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -29,6 +30,11 @@ def test_the_examples_print_what_is_shown(text: str, tmp_path: Path, monkeypatch
         printed = run(command, tmp_path)
         assert masked(printed) == masked(example.output), command
         real.update(zip(ID.findall(example.output), ID.findall(printed)))
+
+
+def test_the_package_installs_the_command() -> None:
+    assert 'autogen-memory = "autogen_persistent_memory.cli:main"' in (ROOT / "pyproject.toml").read_text()
+    assert callable(cli.main)
 
 
 def commands() -> dict[str, typer.core.TyperCommand]:

@@ -144,7 +144,7 @@ def add_looking(app: typer.Typer) -> None:
             for name in names:
                 parts = [stored for stored in inventory if stored.namespace == name]
                 made_by = sorted({stored.embedding for stored in parts if stored.shelf != "values"})
-                with shell.memory(name) as memory:
+                with shell.memory(name, may_be_new=True) as memory:  # it is there, as was just seen
                     counted.append(
                         {
                             "namespace": name,

@@ -25,19 +25,12 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a
 Row = Sequence[object]
 
 
-class _PipeConsole(Console):
-    """Lets a broken pipe be handled where all errors are."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
 class Printer:
     """Prints results on stdout, and everything else on stderr."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self._console = _PipeConsole(highlight=False, emoji=False, markup=False, soft_wrap=False)
+        self._console = Console(highlight=False, emoji=False, markup=False, soft_wrap=False)
         if not self._console.is_terminal:
             self._console.width = _PIPE_WIDTH  # whoever reads it has no edge to wrap at
 

@@ -8,10 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated
 
 import typer
 
@@ -25,6 +26,7 @@ _HOST = "127.0.0.1"
 _CHROMA = "import sys; from chromadb.cli.cli import app; sys.argv[0] = 'chroma'; app()"
 _STARTING_SECONDS = 60.0
 _ENDING_SECONDS = 10.0
+_LAST_WORDS = 500
 _ENDINGS = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
 
 
@@ -43,7 +45,11 @@ def add_serving(app: typer.Typer) -> None:
         with shell.connection(may_be_new=True) as connection:
             shell.run(connection.prepare())  # which makes sure that nobody else has it, and that it is sound
         folder, chosen = store.folder(), port or _free_port()
-        with _owned(folder) as ownership, _running(folder, chosen, ownership) as server:
+        with (
+            _owned(folder) as ownership,
+            tempfile.TemporaryFile() as log,
+            _running(folder, chosen, ownership, log) as server,
+        ):
             line = f'ServerStore("{_HOST}", {chosen})'
             if shell.as_json:
                 shell.printer.objects(
@@ -69,7 +75,7 @@ def _owned(folder: Path) -> Iterator[Ownership]:
 
 
 @contextlib.contextmanager
-def _running(folder: Path, port: int, ownership: Ownership) -> Iterator[subprocess.Popen[bytes]]:
+def _running(folder: Path, port: int, ownership: Ownership, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """A server that listens. It inherits the lock, so that the folder is locked as long as it runs, whatever befalls us."""
     if _is_taken(port):
         raise StoreUnavailableError(
@@ -81,13 +87,13 @@ def _running(folder: Path, port: int, ownership: Ownership) -> Iterator[subproce
         [sys.executable, "-c", _CHROMA, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=log,
         pass_fds=ownership.descriptors(),
         start_new_session=True,  # so that Ctrl-C is for us to pass on
     )
     try:
         ownership.name_holder(server.pid, " ".join(["chroma", *arguments]))
-        _wait_until_it_listens(server, port)
+        _wait_until_it_listens(server, port, log)
         yield server
     finally:
         server.terminate()
@@ -100,13 +106,14 @@ def _running(folder: Path, port: int, ownership: Ownership) -> Iterator[subproce
             signal.signal(number, handler)
 
 
-def _wait_until_it_listens(server: subprocess.Popen[bytes], port: int) -> None:
+def _wait_until_it_listens(server: subprocess.Popen[bytes], port: int, log: IO[bytes]) -> None:
     until = time.monotonic() + _STARTING_SECONDS
     while not _answers(port):
         if server.poll() is not None or time.monotonic() > until:
+            log.seek(0)
+            said = log.read().decode("utf-8", "replace").strip()[-_LAST_WORDS:]
             raise StoreUnavailableError(
-                f"The Chroma server did not start on port {port}. Try another port with --port, or look at what it says: "
-                "chroma run --path FOLDER"
+                f"The Chroma server did not start on port {port}: {said or 'it said nothing'}. Try another port with --port."
             )
         time.sleep(0.05)
 
