@@ -47,7 +47,7 @@ async def compare(tmp_path: Path, live: int, times: int) -> tuple[float, float, 
             (await median_milliseconds(churned, questions), await median_milliseconds(new, questions)) for _ in range(3)
         ]
         assert await without_vector(churned, questions) == []
-    after, fresh = min(rounds, key=lambda pair: pair[0] / pair[1])
+    after, fresh = sorted(rounds, key=lambda pair: pair[0] / pair[1])[1]  # the median: the best would flatter
     assert await asyncio.to_thread(damages, tmp_path / "churned") == []
     return before, after, fresh
 
