@@ -9,11 +9,12 @@ from typing import Literal
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, FunctionExecutionResultMessage, LLMMessage, SystemMessage, UserMessage
 
+from ._patterns import lazy
 from ._records import MemoryRecord
 
 BLOCK_SOURCE = "memory"
 NOTHING_FOUND = "No relevant memories found."
-_REQUEST = re.compile(
+_REQUEST = lazy(
     r"""
     \W* (?: (?:please|now|then|and|ok|okay|so|hey|hi|hello) \W+ )*
     (?: (?:can|could|would|will) \s you
@@ -28,14 +29,14 @@ _REQUEST = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_SENTENCE_END = re.compile(r"(?<=[.!?\n])")
-_HANDOFF = re.compile(r"Transferred to \S+, adopting the role of |relevant previous messages\Z")
-_NAMED = re.compile(r"\(id: ([0-9a-f]{32})\)$", re.MULTILINE)
-_ANSWER = re.compile(
+_SENTENCE_END = lazy(r"(?<=[.!?\n])")
+_HANDOFF = lazy(r"Transferred to \S+, adopting the role of |relevant previous messages\Z")
+_NAMED = lazy(r"\(id: ([0-9a-f]{32})\)$", re.MULTILINE)
+_ANSWER = lazy(
     rf"^(?:- .*{_NAMED.pattern}|Memory (?:stored|forgotten) {_NAMED.pattern}|{re.escape(NOTHING_FOUND)}$)\n?",
     re.MULTILINE,
 )
-_OPENING = re.compile(r'<memory id="([0-9a-f]+)">')
+_OPENING = lazy(r'<memory id="([0-9a-f]+)">')
 
 
 def opening_of(block_id: str) -> str:
@@ -160,7 +161,7 @@ class VisibleText:
         texts = [text for text in (*self._told, *(self._recalled if is_message else ())) if wanted in text]
         if not texts:
             return False
-        words = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
+        words = lazy(rf"(?<!\w){re.escape(wanted)}(?!\w)")
         return any(words.search(text) for text in texts)
 
 

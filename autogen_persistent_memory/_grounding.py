@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from ._extraction import Message
+from ._patterns import lazy
 from ._rules.person import spelled_out, third_person
 from ._rules.sentences import sentences
 from ._words import capitalised, terms
@@ -38,48 +39,48 @@ _NEUTRAL = (
 )
 """Words that make no difference to what is told."""
 
-_NEGATIVE = re.compile(
+_NEGATIVE = lazy(
     r"\b(?:not|no|never|nor|without|none|nothing|cannot|neither|former|formerly|previously|used to|no longer|any ?more"
     r"|except|instead|rather than|over|dis\w+|hat(?:e|es|ed)|avoid\w*|refus\w+|reject\w*|against|allergic|intolerant"
     r"|stop\w*|quit|end(?:s|ed)|cancel\w*|fail\w*|left|gave up|drop\w*|broke\w*)\b"
     r"|n't\b",
     re.IGNORECASE,
 )
-_NOT = re.compile(r"\b(?:not|never|no longer|cannot|neither|nor)\b|n't\b", re.IGNORECASE)
-_TURN = re.compile(
+_NOT = lazy(r"\b(?:not|never|no longer|cannot|neither|nor)\b|n't\b", re.IGNORECASE)
+_TURN = lazy(
     r"\b(?:not|no|never|no longer|any ?more|used to|former(?:ly)?|previously|stopped|quit|ended|cancell?ed|instead"
     r"|without|except|dislikes?|hates?|avoids?|left)\b|n't\b",
     re.IGNORECASE,
 )
-_CHANGE = re.compile(
+_CHANGE = lazy(
     r"\b(?:now|no longer|any ?more|moved|switch\w*|chang\w+|instead|stopped|quit|cancell?ed|new|left|actually|correction"
     r"|used to|replac\w+|not|renamed|became|since|from now on|postponed|update\w*)\b|n't\b",
     re.IGNORECASE,
 )
-_CLAUSE = re.compile(r"[,;:()]|\s[-–—]\s|\b(?:but|and|because|although|though|while|whereas)\b", re.IGNORECASE)
-_SUPPOSED = re.compile(
+_CLAUSE = lazy(r"[,;:()]|\s[-–—]\s|\b(?:but|and|because|although|though|while|whereas)\b", re.IGNORECASE)
+_SUPPOSED = lazy(
     r"(?:imagine|suppose|pretend|what if|let's say|say i|if (?:i|we) (?:were|was|had|lived|could))\b", re.IGNORECASE
 )
-_REQUEST = re.compile(
+_REQUEST = lazy(
     r"(?:please |now |then |also |just |ok(?:ay)?,? )*(?:fix|write|show|give|explain|tell|help|create|generate|translate"
     r"|summari[sz]e|list|find|check|debug|refactor|review|run|look|read|add|make|compare|describe|draft|calculate|convert"
     r"|search|open|send|try|continue|rewrite|improve|build|implement|test)\b"
     r"(?!.*\b(?:i|i'm|my|we|our|always|never|every|whenever|from now on)\b)",
     re.IGNORECASE,
 )
-_PROPOSING = re.compile(r"\b(?:you|your|you're|shall|should|let's|we)\b|[?？]", re.IGNORECASE)
-_ASKING = re.compile(r"[?？]\W*$")
-_AGREEING = re.compile(
+_PROPOSING = lazy(r"\b(?:you|your|you're|shall|should|let's|we)\b|[?？]", re.IGNORECASE)
+_ASKING = lazy(r"[?？]\W*$")
+_AGREEING = lazy(
     r"\W*(?:yes|yep|yeah|yup|ok|okay|sure|exactly|right|correct|agreed|indeed|absolutely|definitely|perfect|deal"
     r"|sounds good|go ahead|do (?:that|it|so)|let's do|please do|that(?:'s| is) (?:right|correct|it|fine))\b",
     re.IGNORECASE,
 )
-_DECIDED = re.compile(
+_DECIDED = lazy(
     r"\b(?:we|team|our)\b.*\b(?:decid\w+|agreed|chose|chosen|settled|going with|go with|went with|switched|will use"
     r"|now uses?|failed|did not work|didn't work|does not work|doesn't work)\b|\b(?:decision|lesson)\b\W",
     re.IGNORECASE,
 )
-_ABOUT_NOTHING = re.compile(
+_ABOUT_NOTHING = lazy(
     r"""
       (?:the\s)?(?:assistant|ai|bot|chatbot|(?:language\s)?model|agent|system|conversation|messages?|example)\b
     | you(?:r)?\b | as\san\sai\b | hello\b | hi\b | thank | please\b | sure\b | (?:there\s(?:is|are)\s)?no(?:ne|thing)?\b
@@ -94,7 +95,7 @@ _ABOUT_NOTHING = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_FIRST_PERSON = re.compile(r"(?:i|we|my|our|i'm|i've|we're|we've)\b", re.IGNORECASE)
+_FIRST_PERSON = lazy(r"(?:i|we|my|our|i'm|i've|we're|we've)\b", re.IGNORECASE)
 _COUNTED = {
     word: str(number)
     for number, word in enumerate(
@@ -102,7 +103,7 @@ _COUNTED = {
         2,
     )
 }
-_ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|am|pm)")
+_ORDINAL = lazy(r"(\d+)(?:st|nd|rd|th|am|pm)")
 
 
 @dataclass(frozen=True, slots=True)

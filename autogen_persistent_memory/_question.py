@@ -9,6 +9,7 @@ from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
 from ._config import RecallPolicy
 from ._conversation import is_said, text_of, without_thoughts
+from ._patterns import lazy
 from ._records import Query
 
 _LONGEST = 1000
@@ -21,10 +22,10 @@ _MOST_REPEATS = 10
 _FEW_WORDS = 4
 _ENOUGH_WORDS = 15
 
-_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_REMARK = re.compile(r"^\W*\w+(?:\W+\w+)?\s*[.!]+\s+(?=\S)")
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\u3040-\u30ff\u3400-\u9fff]+(?:['’]\w+)?")
-_REFERENCE = re.compile(
+_FENCED = lazy(r"```.*?(?:```|\Z)", re.DOTALL)
+_REMARK = lazy(r"^\W*\w+(?:\W+\w+)?\s*[.!]+\s+(?=\S)")
+_WORD = lazy(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\u3040-\u30ff\u3400-\u9fff]+(?:['’]\w+)?")
+_REFERENCE = lazy(
     r"""
     \b(?: he | him | his | she | hers? | they | them | theirs? | (?<!got\ )it | its | these | those
         | this (?!\ (?:week|weekend|month|year|morning|afternoon|evening|time|spring|summer|autumn|fall|winter)\b)
@@ -39,7 +40,7 @@ _REFERENCE = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_NEW_TOPIC = re.compile(
+_NEW_TOPIC = lazy(
     r"""
     \b(?: by\ the\ way | btw | speaking\ of | something\ (?:else|different|completely\ different) | unrelated
         | (?:another|different|new|other)\ (?:topic|subject|question|matter|thing|note)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 
-_PRIVATE_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
-_PRIVATE_KEY_END = re.compile(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
+from ._patterns import lazy
+
+_PRIVATE_KEY_BEGIN = lazy(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
+_PRIVATE_KEY_END = lazy(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
 
 _TOKENS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("jwt", re.compile(r"\beyJ[\w-]{8,2000}\.[\w-]{8,4000}(?:\.[\w-]{0,2000})?")),
+    ("jwt", lazy(r"\beyJ[\w-]{8,2000}\.[\w-]{8,4000}(?:\.[\w-]{0,2000})?")),
     (
         "api-key",
-        re.compile(
+        lazy(
             r"""
             \bsk-(?:proj-|ant-|svcacct-|or-
     |live-)?(?=[\w-]{0,60}\d)[\w-]{16,400}     # OpenAI, Anthropic and others of their sort
@@ -36,8 +38,8 @@ _TOKENS: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
 )
-_BEARER = re.compile(r"\b(Bearer|Basic|Token)(\s{1,3})(?=[\w.~+/-]{0,200}\d)([\w.~+/-]{16,4000}={0,2})", re.IGNORECASE)
-_CONNECTION = re.compile(r"\b([a-z][a-z0-9+.-]{1,30}://[^\s:/@]{0,100}:)([^\s/@]{1,200})(@)", re.IGNORECASE)
+_BEARER = lazy(r"\b(Bearer|Basic|Token)(\s{1,3})(?=[\w.~+/-]{0,200}\d)([\w.~+/-]{16,4000}={0,2})", re.IGNORECASE)
+_CONNECTION = lazy(r"\b([a-z][a-z0-9+.-]{1,30}://[^\s:/@]{0,100}:)([^\s/@]{1,200})(@)", re.IGNORECASE)
 
 _SECRET_NAME = (
     r"(?:pass(?:word|wd|phrase|code)|pwd|secret(?:[_ -]?(?:key|access[_ -]?key))?|api[_ -]?key"
@@ -45,28 +47,28 @@ _SECRET_NAME = (
     r"|refresh[_ -]?token|client[_ -]?secret|private[_ -]?key|bot[_ -]?token|token|pin(?: code)?|cvv|cvc)"
 )
 _VALUE = r"(?:([\"'`])([^\"'`\n]{3,200})(?=\2)|([^\s\"'`,;]{3,400}))"
-_ASSIGNED = re.compile(
+_ASSIGNED = lazy(
     rf"(?<![A-Za-z])({_SECRET_NAME}[\"']?\s{{0,3}}(?:=>|:=|==?|:)\s{{0,3}}){_VALUE}",
     re.IGNORECASE,
 )
-_SPOKEN = re.compile(
+_SPOKEN = lazy(
     rf"\b({_SECRET_NAME}(?:\s(?:for|to|of|on)\s(?:[\w.'-]{{1,30}}\s){{1,4}}|\s)(?:is(?:\snow)?"
     rf"|was|=)\s{{1,3}}){_VALUE}",
     re.IGNORECASE,
 )
-_KIND = re.compile(r"pin|cv[vc]|key|token|secret|pass|pwd", re.IGNORECASE)
+_KIND = lazy(r"pin|cv[vc]|key|token|secret|pass|pwd", re.IGNORECASE)
 _KINDS = {"key": "api-key", "token": "token", "secret": "secret", "pin": "pin", "cvv": "pin", "cvc": "pin"}
-_WEAK_NAME = re.compile(r"(?:token|pin|secret)\b", re.IGNORECASE)
+_WEAK_NAME = lazy(r"(?:token|pin|secret)\b", re.IGNORECASE)
 """What many harmless settings are called as well."""
-_PLAIN_WORD = re.compile(r"(?:[a-z]+|[A-Z][a-z]+)(?:-[a-z]+)*$")
-_REFERENCE = re.compile(
+_PLAIN_WORD = lazy(r"(?:[a-z]+|[A-Z][a-z]+)(?:-[a-z]+)*$")
+_REFERENCE = lazy(
     r"\[REDACTED|\$\{?\w|[<{]|\*+$|os\.|env\b|environ|process\.|getenv|(?:None|null|true|false"
     r"|undefined)$|%\("
 )
 """What stands for a secret without being one."""
 
-_CARD = re.compile(r"(?<![\w.+-])(?:\d[ -]?){12,18}\d(?![\w-])")
-_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")
+_CARD = lazy(r"(?<![\w.+-])(?:\d[ -]?){12,18}\d(?![\w-])")
+_IBAN = lazy(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")
 
 
 def redact(text: str) -> str:

@@ -105,6 +105,6 @@ def test_redacting_again_changes_nothing(text: str) -> None:
 )
 def test_a_megabyte_takes_a_moment(unit: str) -> None:
     text = (unit * (1_000_000 // len(unit) + 1))[:1_000_000]
-    started = time.perf_counter()
+    started = time.process_time()
     redact(text)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

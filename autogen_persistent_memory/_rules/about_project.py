@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from .._patterns import lazy
 from .claims import is_unreal
 from .phrases import Finding, is_passing
 from .slots import category_named, choice_key, choice_slot, head, project_attribute_slot, qualifier, value_in
@@ -19,7 +20,7 @@ _ADVERBS = (
     r"|jointly|unanimously|originally|together|today|yesterday|am|are|is|\w+ly) )*"
 )
 
-_DECIDED = re.compile(
+_DECIDED = lazy(
     rf"(?:(?:after|following|in the end|last|on|this|yesterday|today|as a team|in the)\b[^,]{{0,"
     rf"60}}?,? )?(?P<who>I|my \w+ and I|{TEAM_SUBJECT}) {_ADVERBS}"
     r"(?P<what>(?:decided|chose|agreed|settled (?=on|for|upon)|opted|voted|committed|resolved)\b"
@@ -28,14 +29,14 @@ _DECIDED = re.compile(
     r"(?P<rest>.*)",
     _I,
 )
-_DECISION_LABEL = re.compile(r"(?:decision|final decision|decided)\s*:\s*(?P<rest>.+)", _I)
-_WAS_DECIDED = re.compile(
+_DECISION_LABEL = lazy(r"(?:decision|final decision|decided)\s*:\s*(?P<rest>.+)", _I)
+_WAS_DECIDED = lazy(
     r"(?:it was (?:decided|agreed)|the decision (?:is|was)|the (?:team's "
     r"|final )?decision is) (?P<rest>(?:that|to)\b.+)",
     _I,
 )
-_BECAUSE = re.compile(r"\b(?:because|since|so that|due to)\b", _I)
-_AT_WORK = re.compile(
+_BECAUSE = lazy(r"\b(?:because|since|so that|due to)\b", _I)
+_AT_WORK = lazy(
     r"\b(?:team|company|ship\w*|releas\w*|beta|deploy\w*|sprints?|apps?|code\w*|apis?|features?"
     r"|customers?|clients?|support\w*|servers?|tests?|testing|projects?|products?"
     r"|micro-?services|schemas?|data|users|launch\w*|roadmap|backlog|refactor\w*|rewrit\w*"
@@ -43,18 +44,18 @@ _AT_WORK = re.compile(
     r"|meetings?|on-call)\b",
     _I,
 )
-_UNDECIDED = re.compile(
+_UNDECIDED = lazy(
     r"(?:\s*(?:yet|whether|between|if|what|which|how|later)\b|\s+on (?:what|which|how|whether)\b"
     r"|\s*$|\s+(?:with|that) (?:you|him|her|them|me)\b|\s+(?:it|this|that|so)\W*$)",
     _I,
 )
-_LEAVING = re.compile(
+_LEAVING = lazy(
     r"\s*to (?:drop|remove|abandon|leave|stop|retire|ditch|get rid of|cancel|kill|deprecate"
     r"|move away from)\b",
     _I,
 )
 
-_SWITCHED = re.compile(
+_SWITCHED = lazy(
     rf"(?P<who>I|{TEAM_SUBJECT}) {_ADVERBS}"
     r"(?:(?:switched|switching|moved|moving|migrated|migrating|changed|converted|transitioned"
     r"|upgraded|ported|went back|gone back|shifted|rewrote|rewritten)\b(?P<what>[^,]*?)"
@@ -62,7 +63,7 @@ _SWITCHED = re.compile(
     r"|(?:replaced|swapped|swapping|replacing|exchanged) (?P<old2>[^,]+?) (?:with|for|by) (?P<new2>.+))",
     _I,
 )
-_USES = re.compile(
+_USES = lazy(
     rf"(?P<who>I|{TEAM_SUBJECT}) {_ADVERBS}"
     r"(?P<verb>uses?|using|on|do(?= (?-i:[A-Z]))|writes?|lives? on|runs? (?:on|with)"
     r"|running (?:on|with)?|deploys? (?:to|on|with)|deploying (?:to|on)|(?:is |are )?(?:written"
@@ -74,14 +75,14 @@ _USES = re.compile(
     r"|manages? (?:\w+ ){1,2}(?:with|in)) (?P<v>.+)",
     _I,
 )
-_OUR = re.compile(
+_OUR = lazy(
     r"(?:our|the project's|the team's|(?:my|the) (?=(?:project|app|product"
     r"|startup) is called)) ?(?P<noun>[\w'-]+(?: [\w'-]+){0,2}?) (?P<verb>is|are) (?:now "
     r"|currently |still )*(?:called |named )?(?P<v>.+)",
     _I,
 )
 
-_FAILED = re.compile(
+_FAILED = lazy(
     r"""(?:(?P<who>I|we|our[ ]\w+|my[ ]\w+)[ ](?:have[ ]|also[ ]|first[ ]|originally[ ]|once[ ]|initially[ ]
     |already[ ])*(?:tried|attempted|experimented[ ]with)\b[ ]?(?P<tried>[^,]{2,160}?),?[ ](?P<joined>but|and
     |however|yet)[ ](?P<result>.+)
@@ -93,30 +94,30 @@ _FAILED = re.compile(
     |disaster|failure|waste[ ]of[ ]time)|not[ ]worth[ ]it)\b.*)""",
     _I | re.VERBOSE,
 )
-_LESSON_LABEL = re.compile(
+_LESSON_LABEL = lazy(
     r"(?:lessons?(?: learned| learnt)?|takeaway|note to self)\s*[:\-–]\s*(?P<rest>.+)|(?:we"
     r"|I) (?:have )?(?:learned|learnt) (?:the hard way )(?:that )?(?P<hard>.+)",
     _I,
 )
-_AVOID = re.compile(
+_AVOID = lazy(
     r"(?:please )?(?:avoid|do not (?:ever )?use|never use|stay away from) (?P<v>.+?) (?:because"
     r"|since|as it) .+",
     _I,
 )
-_REASONED = re.compile(r"\b(?:because|since|due to|as (?:it|they|the)|over|under|with|on|when|for|in|well|at)\b", _I)
-_DEBUGGING = re.compile(
+_REASONED = lazy(r"\b(?:because|since|due to|as (?:it|they|the)|over|under|with|on|when|for|in|well|at)\b", _I)
+_DEBUGGING = lazy(
     r"\b(?:same error|an error|the error|this error|error message|still|the script|the code"
     r"|the test|the tests|the command|your|nothing|no luck|get(?:ting)?|gives)\b",
     _I,
 )
-_WENT_WELL = re.compile(
+_WENT_WELL = lazy(
     r"\b(?:loved?|liked|works? (?:great|fine|well)|worked|great|perfect|amazing|good|better"
     r"|faster|happy|awesome)\b",
     _I,
 )
 
 
-_BADLY = re.compile(
+_BADLY = lazy(
     r"\b(?:fail\w*|slow\w*|crash\w*|nightmare|not|too|broke\w*|worse|errors?|bad\w*|mess"
     r"|terrible|never|awful|disaster|leak\w*|timed out|hate\w*|regret\w*|unstable)\b",
     _I,

@@ -9,25 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from .._patterns import lazy
 from .about_identity import IDENTITY, employer
 from .about_life import LIFE, event
 from .phrases import Finding, any_of, is_passing, is_proper, name_in
 from .slots import attribute_slot, category_named, favourite_slot, head
 from .vocabulary import EVENTS, words
 
-_MY = re.compile(
+_MY = lazy(
     r"(?P<noun>(?:all-time |absolute |current |new |personal "
     r"|preferred )?[\w'/-]+(?: [\w'/-]+){0,3}?)(?: of choice)? (?P<verb>is|are|was) (?:now "
     r"|currently |actually |still |probably )*(?:called |named |at |in (?=[A-Z]))?(?P<v>[^?]+)",
     re.IGNORECASE,
 )
-_FAVOURITE = re.compile(r"(?:all-time |absolute |current |new )*(?:favou?rite|fave?) (?P<thing>.+)", re.IGNORECASE)
-_IS_FAVOURITE = re.compile(
+_FAVOURITE = lazy(r"(?:all-time |absolute |current |new )*(?:favou?rite|fave?) (?P<thing>.+)", re.IGNORECASE)
+_IS_FAVOURITE = lazy(
     r"(?P<v>[\w][\w\s'+#.&-]{0,60}?) (?:is|are) my (?:all-time |absolute |new )?(?:favou?rite"
     r"|fave?) (?P<thing>[\w\s-]+)$",
     re.IGNORECASE,
 )
-_SCHEDULED = re.compile(
+_SCHEDULED = lazy(
     r"(?P<v>[\w'-]+(?: [\w'-]+){0,5}?) (?:is|are|starts?|begins?|leaves?|departs?|takes place"
     r"|ends?|will be|is due|is scheduled for|happens) (?P<when>(?:on|at|in|next|this|due"
     r"|scheduled|tomorrow|today|tonight|the|\d|from)\b.*|[A-Z]\w+ \d.*)",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .._patterns import lazy
 from .person import is_adverb, spelled_out
 from .sentences import sentences
 
 _I = re.IGNORECASE
 _X = re.IGNORECASE | re.VERBOSE
 
-_PLAY = re.compile(
+_PLAY = lazy(
     r"""\b(?:pretend|role[ -]?play|act[ ]as|acting[ ]as|as[ ]if[ ](?:i|my|we)|as[ ]though[ ](?:i|my|we)|imagine
     |let\ us[ ](?:say|assume|suppose|pretend|play
     |imagine)|for[ ](?:this|the)[ ](?:exercise|scenario|game|sake)|in[ ](?:my|the|this|our|a)[ ](?:story|novel
@@ -23,19 +24,19 @@ _PLAY = re.compile(
 )
 """What turns the rest of a message into make-believe."""
 
-_OPENS_QUESTION = re.compile(
+_OPENS_QUESTION = lazy(
     r"""(?:and[ ]|but[ ]|so[ ]|then[ ]|or[ ])?(?:what|which|who|whom|whose|where|why|how|when[ ](?:is|are|do|does
     |did|will|should|can|was)|do(?![ ]not\b(?![ ](?:i|you|we)\b))|does|did|am|is|are
     |was|were|can|could|should|would|will|shall|have[ ](?:i|you|we)|has|may[ ]i|any|isn't|aren't|don't[ ]you
     |is[ ]not|are[ ]not|do[ ]not[ ](?:i|you|we))\b""",
     _X,
 )
-_TAG_QUESTION = re.compile(
+_TAG_QUESTION = lazy(
     r"(?:^|[\s,])(?:right|correct|no|yes|huh|eh|okay|ok|(?:do|is|are|am|have|did|was|does|has"
     r"|will|would|can)(?:n't| not)? (?:i|we|it|you|he|she|they)(?: not)?)\s*\?+$",
     _I,
 )
-_UNREAL_SENTENCE = re.compile(
+_UNREAL_SENTENCE = lazy(
     r"""(?:even[ ])?(?:if|unless|imagine|suppose|supposing|assume|assuming|maybe|perhaps|say[ ](?:i|we|my)
     |what[ ]if|in[ ]theory|once[ ]i|until[ ]i|as[ ]soon[ ]as
     |ideally|hopefully|it[ ]is[ ]not[ ]true|it[ ]is[ ]not[ ]that|not[ ]that)\b
@@ -46,7 +47,7 @@ _UNREAL_SENTENCE = re.compile(
     |according[ ]to\b|rumou?r\b|i[ ](?:once[ ])?(?:read|heard|dreamt|dreamed|dreamt)[ ]that\b""",
     _X,
 )
-_UNREAL_CLAUSE = re.compile(
+_UNREAL_CLAUSE = lazy(
     r"""\b(?:maybe|perhaps|might|could|probably|possibly|someday|some[ ]day|one[ ]day|hypothetically|supposedly
     |apparently|wish|hope|hoping|imagine|suppose
     |(?:thinking|dreaming)[ ](?:about|of)|considering|(?:not|never)[ ](?:said|say|sure|think|believe|claimed
@@ -60,7 +61,7 @@ _UNREAL_CLAUSE = re.compile(
     |needed|that[ ]is[ ]ok))\b""",
     _X,
 )
-_LEAD = re.compile(
+_LEAD = lazy(
     r"""(?:(?:hi|hey|hello|hiya)(?:[ ](?:there|all|everyone|again|team))?|good[ ](?:morning|evening|afternoon)
     |thanks(?![ ]to\b)(?:[ ]a[ ]lot|[ ]for[ ]\w+[ ]?\w*)?|thank[ ]you
     |ok|okay|well|yes|yeah|yep|yup|no|nope|sure|right|oh|ah|hmm|great|perfect|cool|nice|sorry|also|btw
@@ -80,39 +81,39 @@ _LEAD = re.compile(
     (?:[,:!.\s–—-]+|$)""",
     _X,
 )
-_EXPLICIT = re.compile(
+_EXPLICIT = lazy(
     r"""(?:please[ ]|also[ ]|and[ ]|so[ ])*(?:(?:can|could)[ ]you[ ](?:please[ ])?)?
     (?:(?:always[ ])?remember|do[ ]not[ ]forget|never[ ]forget|keep[ ]in[ ]mind|bear[ ]in[ ]mind|memori[sz]e
     |make[ ]a[ ](?:mental[ ])?note|take[ ]note|note[ ]down|save)
     (?:[ ](?:that|this:|the[ ]following:)[ ]?:?|[ ]?:|(?=[ ](?:i|my|we|our)\b))[ ]*(?=\S)""",
     _X,
 )
-_TRAILING = re.compile(
+_TRAILING = lazy(
     r"(?:,?\s+(?:by the way|btw|please|thanks|thank you|you know|hands down|fyi|nice to meet you"
     r"|just so you know|if possible|lol|haha|tbh|to be honest|to be fair|:\)|;\))[.!]*)+$",
     _I,
 )
-_ASIDE = re.compile(
+_ASIDE = lazy(
     r"(?:,| -+| –| —)\s+(?:it|they|so|which|he|she|things|this|that is|'cause|mostly because"
     r"|plus|lol|everybody|everyone)\b.*$",
     _I,
 )
 _SUBJECT = r"(?:I|we|my|our)\b(?!\s+and\b)"
-_BOUNDARY = re.compile(
+_BOUNDARY = lazy(
     rf"(?:\s*[,;]\s*|\s+[-–—]+\s+|\s+(?=and\b|but\b|so\b|while\b|although\b|though\b))"
     rf"(?:and|but|so|plus|also|while|although|though|whereas|as|because)?\s*,?\s*(?:also\s+"
     rf"|then\s+|now\s+)?(?={_SUBJECT})",
     _I,
 )
-_ELIDED = re.compile(
+_ELIDED = lazy(
     r"\s*,?\s+(?:and|but)\s+(?:(?:also|now|currently|mostly|still|just)\s+)*"
     r"(?=(?:live|work|love|like|hate|prefer|use|have|own|speak|play|drive|study|am|enjoy|drink"
     r"|moved|started|joined|switched|went with|chose|picked|adopted|have been|do not|deploy"
     r"|cannot)\b)",
     _I,
 )
-_REASON = re.compile(r"\b(?:because|since|so that|in order|if|when|who|which|where|that)\b", _I)
-_OPENING = re.compile(
+_REASON = lazy(r"\b(?:because|since|so that|in order|if|when|who|which|where|that)\b", _I)
+_OPENING = lazy(
     r"((?:last|next|this|since|in|on|at|for|when|whenever|as of|these|those|after|before|two"
     r"|three|a|right|over|until|every|over|right|lately|recently|currently|nowadays"
     r"|today|yesterday|tomorrow|now|since|as|instead of|because of|due to|thanks to)\b[^,.;]{0,60}?,?\s+)(?=(?:I|we|my|our)\b)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from .._facts import NOT_NAMING, Ending
+from .._patterns import lazy
 from .about_user import from_predicate
 from .claims import without_adverbs
 from .person import first_form, plain_form
@@ -24,7 +25,7 @@ _GENERIC = words(
 )
 
 
-_TERMINABLE = re.compile(
+_TERMINABLE = lazy(
     rf"[A-Z]|\b(?:{'|'.join(sorted(_GENERIC))}|wedding|party|concert|contract|lease|support"
     rf"|conference|interview|call|dinner|course|class|launch|release|beta|tour|surgery)s?\b"
 )
@@ -34,20 +35,20 @@ _LEFT_OFF = words(
     " gamble"
 )
 
-_NO_LONGER = re.compile(
+_NO_LONGER = lazy(
     r"(?P<who>I|we) (?:(?:am|are) no longer (?P<am>.+)|no longer (?P<do>.+)|(?:do not"
     r"|cannot) (?P<neg>.+?) (?:any ?more|any longer|these days)(?P<t1>\b.*)|(?:am"
     r"|are) not (?P<negam>.+?) (?:any ?more|any longer)(?P<t2>\b.*))",
     _I,
 )
-_STOPPED = re.compile(
+_STOPPED = lazy(
     r"(?P<who>I|we) (?:have |just |finally |recently |also |already )*(?:stopped|quit|gave up"
     r"|given up|am done|are done) (?P<v>\w+ing\b.*|(?:coffee|alcohol|sugar|caffeine|cigarettes"
     r"|meat|dairy|gluten|carbs|nicotine|weed|drinking|social media|facebook|twitter|instagram"
     r"|gluten|soda|chocolate)\b.*)",
     _I,
 )
-_LEFT_JOB = re.compile(
+_LEFT_JOB = lazy(
     r"(?:I) (?:have |just |finally |recently |am |was |got )*(?:(?:quit|left|lost"
     r"|resigned from) (?:my |the )?(?:job|position|role)(?: (?:at|with) (?P<v>(?-i:[A-Z])[^,"
     r".]*?))?|(?:quit|resigned|was fired|was laid off|fired|laid off)(?: (?:from|by"
@@ -56,19 +57,19 @@ _LEFT_JOB = re.compile(
     r"|because|and|since|to)\b)",
     _I,
 )
-_DROPPED = re.compile(
+_DROPPED = lazy(
     r"(?P<who>I|we|our team|my team|the team) (?:have |has |just |finally |recently |also "
     r"|already |decided to )*(?P<verb>cancell?ed|cancell?|called off|dropped|drop|ditched"
     r"|abandoned|got rid of|gave up|sold|returned|uninstalled|removed|deleted|retired|canned"
     r"|gave away|broke up with|unsubscribed from) (?P<v>.+)",
     _I,
 )
-_IS_CANCELLED = re.compile(
+_IS_CANCELLED = lazy(
     r"(?P<v>(?:the|my|our) [^,]{2,80}?) (?:has been|have been|was|were|is|are|got) (?:just "
     r"|now )?(?:cancell?ed|called off|scrapped|dropped|discontinued|abandoned)\b.*",
     _I,
 )
-_DIED = re.compile(
+_DIED = lazy(
     rf"(?:my|our) (?:(?:old|beloved|dear|poor|late) )*(?P<kin>{_KIN})(?:,"
     rf"? (?P<name>(?-i:[A-Z])[\w-]+))?,? (?:has |just |sadly |recently )*(?:died|passed away"
     rf"|passed|was put (?:down|to sleep)|ran away)\b.*",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from .._facts import Ending, Fact
+from .._patterns import lazy
 from . import about_project as project
 from . import about_user as person
 from .claims import Claim, Clause, claims, clauses, without_adverbs
@@ -23,7 +24,7 @@ _ONLY = words(ONLY_RELATIONS)
 _KIN = "|".join(
     re.escape(word) for word in sorted(words(f"{ONLY_RELATIONS},{MANY_RELATIONS},{PETS}"), key=len, reverse=True)
 )
-_RELATIVE = re.compile(
+_RELATIVE = lazy(
     rf"(?:my|our) (?P<which>(?:(?:older|younger|elder|little|big|other|oldest|youngest|eldest|new"
     rf"|old|middle|first|second|beloved|late|dear) )*)(?P<kin>{_KIN})\b(?:,"
     rf"? (?P<name>(?-i:[A-Z])[\w-]+),?)?(?P<has>'s)? (?P<rest>.+)",
@@ -32,8 +33,8 @@ _RELATIVE = re.compile(
 _OF_OTHERS = frozenset(
     ("name", "surname", "age", "birthday", "favourite", "job", "employer", "diet", "pronouns", "email", "phone", "home")
 )
-_PERSONAL = re.compile(r"(?P<who>I|we)\s+(?P<rest>.+)", _I)
-_AS_A = re.compile(r"as (?P<v>(?:a|an) [\w\s-]{3,50}?),\s+(?=(?:I|we|my|our|it|the|what|could|can|how)\b)", _I)
+_PERSONAL = lazy(r"(?P<who>I|we)\s+(?P<rest>.+)", _I)
+_AS_A = lazy(r"as (?P<v>(?:a|an) [\w\s-]{3,50}?),\s+(?=(?:I|we|my|our|it|the|what|could|can|how)\b)", _I)
 
 
 def extract_facts(text: str) -> list[Fact]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from .._patterns import lazy
 from .vocabulary import words
 
 USER = "the user"
@@ -51,7 +52,7 @@ _CONTRACTIONS = {
     "gonna": "going to",
     "wanna": "want to",
 }
-_WORD = re.compile(r"[\w]+(?:'[\w]+)*|[^\w]+")
+_WORD = lazy(r"[\w]+(?:'[\w]+)*|[^\w]+")
 
 _IRREGULAR = {"am": "is", "are": "is", "have": "has", "do": "does", "go": "goes", "were": "was"}
 _FIXED = words(

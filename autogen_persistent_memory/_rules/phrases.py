@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .._patterns import lazy
 from .slots import head, value_in
 from .vocabulary import DIETS, FAITHS, HEALTH_TRAITS, JOBS, NATIONALITIES, words
 
@@ -39,7 +40,7 @@ def any_of(table: str) -> str:
 
 FEW = r"(?:[\w'.-]+ ){0,3}?"
 ARTICLE = r"(?:a|an|the|my|our|one|two|three|four|five|six|seven|\d+|some|another|no)"
-_DEICTIC = re.compile(
+_DEICTIC = lazy(
     r"""(?:it|this|that|these|those|them|him|her|you|your|yours|he|she|both|either|neither|one|ones|how|what
     |where[ ](?:this|you|we)|when[ ](?:you|this|it)|which|why
     |so|i\b|we\b|to$|(?:option|choice|version|answer|approach|solution)[ ](?:\w|one|two|\d+)$|to[ ](?:know|ask
@@ -52,7 +53,7 @@ _DEICTIC = re.compile(
     |above|below|the[ ]following|here|your|you)\b|.*\bthat\W*$""",
     re.IGNORECASE | re.VERBOSE,
 )
-PLACE_WORD = re.compile(
+PLACE_WORD = lazy(
     r"\b(?:city|town|village|countryside|suburbs?|coast|mountains|farm|island|downtown|abroad"
     r"|apartment|house|flat|country|dorm|mountain)\b",
     re.I,
@@ -64,12 +65,12 @@ def is_passing(phrase: str) -> bool:
     return _DEICTIC.match(phrase) is not None
 
 
-_POINTING = re.compile(
+_POINTING = lazy(
     r"(?:[\w'-]+ ){0,3}?(?:them|him|his|her|their|it|its|that|each other|us all|all the"
     r"|all of)\b",
     re.IGNORECASE,
 )
-_THE_ENDURING = re.compile(
+_THE_ENDURING = lazy(
     r"the (?:[A-Z]|(?:[\w-]+ )?(?:ocean|sea|mountains?|outdoors|beach|cold|heat|rain|snow|city"
     r"|countryside|theat(?:er|re)|cinema|gym|opera|piano|guitar|violin|sun|forest|desert|arts?"
     r"|smell|sound|taste) ?)",
@@ -120,4 +121,4 @@ def kept(tag: str, kind: str = "fact", slot: str | None = None, test: Callable[[
 
 def compiled(*table: tuple[str, Build]) -> tuple[Rule, ...]:
     """Rules that match from a predicate's start, in any case."""
-    return tuple((re.compile(pattern, re.IGNORECASE), build) for pattern, build in table)
+    return tuple((lazy(pattern, re.IGNORECASE), build) for pattern, build in table)

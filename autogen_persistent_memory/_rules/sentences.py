@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from .._patterns import lazy
+
 LONGEST_TEXT = 16_000
 """How much of a message is read: what people say of themselves stands in short ones, or at the start of long ones."""
 
@@ -19,9 +21,9 @@ _QUOTED = "\ufffc"
 
 _TYPED = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " "})
 
-_FENCE = re.compile(r"\s{0,3}(```|~~~)")
-_BULLET = re.compile(r"\s*(?:[-*•–]|\d{1,2}[.)])\s+")
-_PASTED = re.compile(
+_FENCE = lazy(r"\s{0,3}(```|~~~)")
+_BULLET = lazy(r"\s*(?:[-*•–]|\d{1,2}[.)])\s+")
+_PASTED = lazy(
     r"""
       \s*>                                                                    # a quoted line, or a Python prompt
     | (?:\t|[ ]{4})                                                           # an indented block
@@ -41,17 +43,17 @@ _PASTED = re.compile(
     """,
     re.VERBOSE,
 )
-_BACKTICKS = re.compile(r"`([^`\n]{1,200})`")
-_QUOTATION = re.compile(r"\"([^\"\n]{1,400})\"|(?<![\w'])'([^'\n]{1,200}(?:'\w[^'\n]{0,200}){0,8})'(?!\w)")
-_FIRST_PERSON = re.compile(r"\b(?:i|my|me|we|our)\b", re.IGNORECASE)
+_BACKTICKS = lazy(r"`([^`\n]{1,200})`")
+_QUOTATION = lazy(r"\"([^\"\n]{1,400})\"|(?<![\w'])'([^'\n]{1,200}(?:'\w[^'\n]{0,200}){0,8})'(?!\w)")
+_FIRST_PERSON = lazy(r"\b(?:i|my|me|we|our)\b", re.IGNORECASE)
 
-_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[.!?])(?=\n)")
-_ABBREVIATION = re.compile(
+_END = lazy(r"(?<=[.!?])[\"')\]]*\s+|(?<=[.!?])(?=\n)")
+_ABBREVIATION = lazy(
     r"(?:^|[\s(])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Inc|Ltd|Co|Corp|vs|etc|approx|No|Mt|Ft"
     r"|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K)\.$"
 )
 
-_QUOTING = re.compile(
+_QUOTING = lazy(
     r"""\b(?:translate|rewrite|rephrase|paraphrase|proofread|correct|summari[sz]e|improve|edit|polish|shorten
     |grammar|spelling
     |wrote|writes|said|says|read|reads|replied|asked|posted|tweeted|answered|goes|sentence|text|e?mail|message
@@ -61,14 +63,14 @@ _QUOTING = re.compile(
     |classify|sentiment|analy[sz]e|parse|tagline|caption|bio|template|dialogue|conversation)\b""",
     re.VERBOSE | re.IGNORECASE,
 )
-_OWN_LABEL = re.compile(
+_OWN_LABEL = lazy(
     r"(?:decision|note|notes|remember|reminder|fact|facts|fyi|ps|p\.s|update|context|background"
     r"|lesson|lessons|preference"
     r"|preferences|tl;dr|todo|important|btw|remember this|about me|constraints?|requirements?)$",
     re.IGNORECASE,
 )
-_SPEAKER_LABEL = re.compile(r"[A-Z][\w.]*(?: [A-Z][\w.]*)?$")
-_LABEL = re.compile(r"([^:]{1,120}):(?:\s+|$)")
+_SPEAKER_LABEL = lazy(r"[A-Z][\w.]*(?: [A-Z][\w.]*)?$")
+_LABEL = lazy(r"([^:]{1,120}):(?:\s+|$)")
 
 
 def sentences(text: str) -> list[str]:

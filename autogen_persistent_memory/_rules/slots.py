@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from .._patterns import lazy
 from .vocabulary import (
     ANSWERS,
     ATTRIBUTES,
@@ -40,20 +41,20 @@ _EVERYDAY = words(
 )
 """Values that are words of every day too: these count only when they are spelled as the table spells them."""
 
-_ANSWERING = re.compile(
+_ANSWERING = lazy(
     r"\b(?:answer|answers|reply|replies|respond|response|responses|explanation|explanations"
     r"|explain|write|writing|talk|speak|summaries"
     r"|summary|format|style|tone|be|keep|messages?|output|outputs|emails?|comments|docs|use)\b",
     re.IGNORECASE,
 )
-_QUALIFIED = re.compile(r"\b(?:for|at|when)\s+(?:the\s+|my\s+|our\s+|all\s+)*([\w\s'-]{2,40})$", re.IGNORECASE)
-_REASON = re.compile(
+_QUALIFIED = lazy(r"\b(?:for|at|when)\s+(?:the\s+|my\s+|our\s+|all\s+)*([\w\s'-]{2,40})$", re.IGNORECASE)
+_REASON = lazy(
     r",?\s+(?:because|since|as (?:it|they|we|I|the)|due to|so that|so (?=we|I|it|they)|to (?=cut"
     r"|avoid|reduce|save|get|make|keep|speed)"
     r"|in order to|after|over|instead of|rather than|but|although|though|even though|thanks to)\b|[,;(]",
     re.IGNORECASE,
 )
-_BECAUSE = re.compile(r",|;|\s+(?:because|since|due to|so that|so|but|although|though)\b", re.IGNORECASE)
+_BECAUSE = lazy(r",|;|\s+(?:because|since|due to|so that|so|but|although|though)\b", re.IGNORECASE)
 _SYNONYMS = {
     "colour": "color",
     "favorite": "favourite",
