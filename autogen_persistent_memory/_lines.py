@@ -96,7 +96,7 @@ def _to_json(line: Line) -> dict[str, Any]:
     if isinstance(line, ValueLine):
         at = {} if line.entry.at is None else {"at": _plain(line.entry.at)}
         place = {"namespace": line.namespace, "space": line.space, "name": line.name}
-        return {"type": "value", **place, **at, "value": json.loads(line.entry.text)}
+        return {"type": "value", **place, **at, **_readable(line.entry.text)}
     if isinstance(line, NamespaceLine):
         return {"type": "namespace", "namespace": line.namespace, "embeddings": dict(line.embeddings)}
     if isinstance(line, Header):
@@ -188,7 +188,8 @@ def _value_line(given: _Fields) -> ValueLine:
         given.take("name", require_text),
     )
     at = given.take_if_there("at", _optional_time)
-    line = ValueLine(namespace, space, name, Entry(given.take("value", encode_json), at))
+    text = given.take_if_there("text", require_text)
+    line = ValueLine(namespace, space, name, Entry(given.take("value", encode_json) if text is None else text, at))
     given.end()
     return line
 
@@ -212,6 +213,17 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     return list(value) if isinstance(value, tuple) else value
+
+
+def _readable(text: str) -> dict[str, Any]:
+    """The value that a text encodes; or the text itself, where that would not come back the same."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+        if encode_json(value, "the value") == text:
+            return {"value": value}
+    except (ValueError, RecursionError):
+        pass
+    return {"text": text}
 
 
 def _packed(vector: Vector) -> str:

@@ -157,6 +157,12 @@ def test_a_value_comes_back_from_its_line_as_it_was(
     assert from_line(to_line(line)) == line
 
 
+@given(text() | st.just("[1,2]") | st.just("NaN") | st.just("[" * 5000))
+def test_a_text_that_is_no_value_comes_back_as_it_was(text: str) -> None:
+    line = ValueLine("ann", "state", "today", Entry(text, None))
+    assert from_line(to_line(line)) == line
+
+
 def test_the_lines_about_the_file_come_back_as_they_were() -> None:
     for line in (Header(7), NamespaceLine("prod/ann", {"profile": "toy"}), End(7)):
         assert from_line(to_line(line)) == line
