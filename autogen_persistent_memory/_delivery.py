@@ -119,8 +119,12 @@ class Delivery:
         outbox = self.outbox
         if outbox is None or not await in_thread(outbox.waits):
             return
+        async with self._engine.holdings.connection.lock(f"{self._engine.namespace}\noutbox"):
+            await self._empty(outbox)
+
+    async def _empty(self, outbox: Outbox) -> None:
         lock = await in_thread(outbox.claim)
-        if lock is None:  # somebody else does
+        if lock is None:  # another process does
             return
         try:
             while parcels := await in_thread(partial(outbox.next_parcels, _BATCH)):

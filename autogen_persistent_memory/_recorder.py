@@ -152,21 +152,24 @@ class Recorder:
                 utterances.popleft()
 
     async def gave_up(self, whose: object, left: deque[Utterance], since: int) -> None:
-        """What was said in a stream could not be stored in time. It is kept, where there is a place for it."""
+        """What was said in a stream could not be stored in time."""
         self._engine.holdings.connection.breaker.gave_up(self._engine.policy.deadline)
+        await self.keep_stream(whose, left, since, "it took too long")
+
+    async def keep_stream(self, whose: object, left: deque[Utterance], since: int, trouble: str) -> None:
+        """What was said in a stream cannot be stored. It is put by, with what is left of it, where there is a place for it."""
         if self._delivery.outbox is not None:
             with automatic():
                 await self._take_down(whose, left, since, await self._ledger())
-            await self.keep("it took too long")
+            await self.keep()
+        self._engine.log_trouble("What is said in a stream cannot be stored for now: %s", trouble)
 
-    async def keep(self, trouble: str | None = None) -> None:
-        """See that what could not be stored is not lost with the process; tell of what went wrong with a stream."""
+    async def keep(self) -> None:
+        """See that what could not be stored is not lost with the process, and be in nobody's way for that."""
         try:
             await self.put_by()
         except OSError as error:
             logger.warning("What was said cannot be kept on this machine's disk either: %r", error)
-        if trouble is not None:
-            self._engine.log_trouble("What is said in a stream cannot be stored for now: %s", trouble)
 
     def stop_listening(self, whose: object, left: deque[Utterance], since: int) -> None:
         """A stream has ended; what is left of it could not be taken in yet."""
@@ -472,6 +475,6 @@ class _Hearing:
                 await self._recorder.settle()
                 goes_on = bool(self._waiting)  # more was said while that was stored
         except PersistentMemoryError as error:
-            await self._recorder.keep(str(error))
+            await self._recorder.keep_stream(self, self._waiting, self._since, str(error))
         except Exception:
             logger.exception("Memory failed to take in a stream; please report this.")

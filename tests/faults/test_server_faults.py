@@ -179,9 +179,13 @@ async def test_a_stream_is_kept_while_the_server_is_gone(line: Line, namespace: 
     for task in tasks:
         async for _ in memory.observe(agent.run_stream(task=task)):
             pass
+    outbox = memory._engine.holdings.outbox
+    assert outbox is not None
+    said = [tasks[0], replies[0], tasks[1], replies[1]]
+    assert [heard.text for heard in await asyncio.to_thread(outbox.messages)] == said
     line.mode = "pass"
     await memory.flush()
-    assert [record.content for record in await messages(memory)] == [tasks[0], replies[0], tasks[1], replies[1]]
+    assert [record.content for record in await messages(memory)] == said
     await memory.close()
 
 
