@@ -56,6 +56,11 @@ class Finding:
     """Whether `repair()` can do it."""
     namespace: str | None = None
 
+    @property
+    def is_harmless(self) -> bool:
+        """Whether it costs nothing but space."""
+        return self.problem in ("orphaned index", "stale lock")
+
     def __str__(self) -> str:
         return f"{self.where}: {self.what}. {self.remedy}"
 

@@ -10,7 +10,6 @@ from autogen_core import Component
 from typing_extensions import Self
 
 from ._autogen import make_engine
-from ._capture import Transcript, transcript
 from ._checks import check_flag, check_session, optional_text
 from ._config import NoExtractorConfig, PersistentMemoryConfig, RecallPolicy
 from ._embeddings import Embedding, embedding_from_config
@@ -24,6 +23,7 @@ from ._resuming import Resumable
 from ._session import SessionMemory
 from ._store import MemoryStore, ShelfName
 from ._stores import store_from_config
+from ._utterances import Transcript, transcript
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import LLMMessage
 
 from ._breaker import automatic, is_automatic
-from ._capture import MOST_UNCAPTURED, Captured, Ledger, Place, Utterance, moment, said_by, said_in, said_in_dump
+from ._capture import MOST_UNCAPTURED, Captured, Ledger, Place, moment
 from ._conversation import everything_in, live_messages
 from ._delivery import Delivery
 from ._engine import Engine
@@ -28,6 +28,7 @@ from ._secrets import redact
 from ._states import State, thread_of, waiting_in
 from ._study import Study
 from ._threads import in_thread
+from ._utterances import Utterance, said_by, said_in, said_in_dump
 
 logger = logging.getLogger("autogen_persistent_memory")
 

@@ -36,8 +36,9 @@ from pydantic import BaseModel
 from toys import word_vectors, words
 
 from autogen_persistent_memory import CallableEmbedding, PersistentMemory, RecallPolicy, TemporaryStore
-from autogen_persistent_memory._capture import Ledger, Utterance, said_in, transcript
+from autogen_persistent_memory._capture import Ledger
 from autogen_persistent_memory._threads import in_thread
+from autogen_persistent_memory._utterances import Utterance, said_in, transcript
 
 
 def user(text: str) -> UserMessage:

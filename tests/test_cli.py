@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import chromadb
 import pytest
+from chromadb.config import Settings
 from toys import words
 from typer.testing import CliRunner, Result
 
@@ -339,11 +341,17 @@ def test_the_doctor_finds_and_repairs(stocked: dict[str, MemoryRecord], path: Pa
     orphan.mkdir()
     (orphan / "header.bin").write_bytes(b"x")
     result = call("doctor", "--json")
-    assert (result.exit_code, json.loads(result.stdout)["problem"]) == (1, "orphaned index")
+    assert (result.exit_code, json.loads(result.stdout)["problem"]) == (0, "orphaned index")  # which does no harm
     (report,) = objects("doctor", "--repair", "--yes")
     assert report["left"] == []
     assert Path(str(report["backup"])).is_dir()
     assert done("doctor", "--repair", "--yes").startswith("There was nothing to repair.")
+
+    client = chromadb.PersistentClient(str(path), settings=Settings(anonymized_telemetry=False))
+    client.create_collection("apm.lost.profile", embedding_function=None)
+    client.close()
+    result = call("doctor", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["problem"]) == (1, "orphaned collection")
 
 
 def test_vectors_are_made_anew_with_another_embedding(stocked: dict[str, MemoryRecord]) -> None:

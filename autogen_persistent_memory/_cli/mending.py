@@ -26,12 +26,12 @@ def add_mending(app: typer.Typer) -> None:
         embedding: EmbeddingName = None,
         embedding_id: EmbeddingId = None,
     ) -> None:
-        """Look for what is wrong with the store; exit code 1 if anything is."""
+        """Look for what is wrong with the store; exit code 1 if anything is that does harm."""
         store = shell.existing_store()
         if not mend:
             found = shell.run(diagnose(store))
             _print_findings(shell, found)
-            if any(finding.problem != "stale lock" for finding in found):
+            if not all(finding.is_harmless for finding in found):
                 raise typer.Exit(FAILED)
             return
         shell.confirm("Repair the store? What is changed is kept in a backup beside it.", yes=yes)
@@ -46,7 +46,7 @@ def add_mending(app: typer.Typer) -> None:
             if report.backup is not None:
                 shell.printer.line(f"What was changed is kept in {report.backup}.")
             _print_findings(shell, report.left)
-        if any(finding.problem != "stale lock" for finding in report.left):
+        if not all(finding.is_harmless for finding in report.left):
             raise typer.Exit(FAILED)
 
     @command(app, "compact")

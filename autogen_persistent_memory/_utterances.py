@@ -1,0 +1,125 @@
+"""Who said what, read from wherever AutoGen keeps it: model contexts, streams, saved states, transcripts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
+
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    MultiModalMessage,
+    StopMessage,
+    TextMessage,
+    ToolCallSummaryMessage,
+)
+from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
+
+from ._conversation import is_handoff, is_said, text_of, without_answers
+
+_SKIPPED = re.compile(r"Skipped \d+ messages\.")
+_ROLE = re.compile(r"^\s*(?P<who>user|human|assistant|ai|agent|bot)\s*:\s*", re.IGNORECASE | re.MULTILINE)
+_USERS = ("user", "human")
+_DUMPED = {kind.__name__: kind for kind in (TextMessage, MultiModalMessage, ToolCallSummaryMessage, HandoffMessage)}
+
+
+class Utterance(NamedTuple):
+    """Who said what."""
+
+    source: str
+    text: str
+    own: bool = False
+    """Whether it is a reply by the agent in whose context it is heard."""
+
+    @property
+    def said(self) -> tuple[str, str]:
+        """By what it is known wherever it is heard: JSON may be written in more than one way."""
+        if self.text.startswith("{"):
+            try:
+                return self.source, json.dumps(json.loads(self.text), sort_keys=True)
+            except ValueError:
+                pass
+        return self.source, self.text
+
+
+def is_utterance(message: LLMMessage) -> bool:
+    """Whether somebody says something here: no block, no system prompt, no tool plumbing, no placeholder of AutoGen's."""
+    return is_said(message) and not (
+        isinstance(message, UserMessage) and message.source == "System" and _SKIPPED.match(text_of(message))
+    )
+
+
+def said_in(messages: Iterable[LLMMessage]) -> list[Utterance]:
+    """What people and agents say in a model context."""
+    return [
+        Utterance(message.source, _printable(text_of(message)), isinstance(message, AssistantMessage))
+        for message in messages
+        if isinstance(message, (UserMessage, AssistantMessage)) and is_utterance(message)
+    ]
+
+
+def _printable(text: str) -> str:
+    """The text without half characters, which cannot be stored."""
+    return text.encode("utf-8", "replace").decode("utf-8").strip()
+
+
+def said_by(item: object) -> Utterance | None:
+    """What somebody says with a message of a stream, a tool's summary included; None for all other items."""
+    if not isinstance(item, BaseChatMessage) or isinstance(item, (BaseAgentEvent, StopMessage)):
+        return None
+    if isinstance(item, MultiModalMessage):
+        text = "\n".join(part for part in item.content if isinstance(part, str))
+    else:
+        text = item.to_text()
+    text = _printable(without_answers(text))
+    if not text or (isinstance(item, HandoffMessage) and is_handoff(text)):
+        return None
+    return Utterance(item.source, text)
+
+
+def said_in_dump(message: Mapping[str, Any]) -> Utterance | None:
+    """What somebody says with a message of a saved state. A type that only its team knows tells nothing."""
+    kind = _DUMPED.get(message.get("type", ""))
+    return None if kind is None else said_by(kind.load(message))
+
+
+Transcript = str | TaskResult | Sequence[str | BaseChatMessage | BaseAgentEvent | LLMMessage | Mapping[str, Any]]
+"""A finished conversation: one text, or messages in order (also as mappings with `source` and `content`)."""
+
+
+def transcript(given: Transcript, speaker: str) -> list[Utterance]:
+    """What is said in a transcript; by that speaker where it does not tell who.
+
+    A text whose lines begin with "User:" and the like is taken apart.
+
+    Raises:
+        ValueError: Something in it is neither a text nor a message.
+    """
+    if isinstance(given, TaskResult):
+        given = given.messages
+    items: Sequence[Any] = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
+    return [found for item in items for found in _utterances(item, speaker) if found.text]
+
+
+def _utterances(item: Any, speaker: str) -> list[Utterance]:
+    if isinstance(item, str):
+        roles = list(_ROLE.finditer(item))
+        if len(roles) < 2:
+            return [Utterance(speaker, _printable(item))]
+        ends = [role.start() for role in roles[1:]] + [len(item)]
+        spoken = [(role["who"].lower(), item[role.end() : end]) for role, end in zip(roles, ends, strict=True)]
+        return [Utterance(speaker if who in _USERS else who, _printable(text)) for who, text in spoken]
+    if isinstance(item, (BaseChatMessage, BaseAgentEvent)):
+        found = said_by(item)
+        return [] if found is None else [found]
+    if isinstance(item, get_args(get_args(LLMMessage)[0])):
+        return [utterance._replace(own=False) for utterance in said_in([item])]
+    if isinstance(item, Mapping) and isinstance(item.get("content"), str):
+        return [Utterance(str(item.get("source", speaker)), _printable(item["content"]))]
+    raise ValueError(
+        f"A transcript is made of texts, messages of AutoGen, or mappings with 'source' and 'content', not {item!r}."
+    )
