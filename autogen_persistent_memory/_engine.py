@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-import random
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Sequence
@@ -16,10 +14,10 @@ from typing import Any, TypeVar
 
 from ._breaker import automatic
 from ._config import RecallPolicy
-from ._content import meaning, redacted
+from ._content import redacted
 from ._deadlines import CLOSING_SECONDS, within
 from ._editing import Changes, edited, without_fact
-from ._embeddings import Embedding, Vector, Vectors
+from ._embeddings import Embedding, Vectors
 from ._errors import PersistentMemoryError
 from ._holdings import Holdings
 from ._idle import Awake
@@ -29,6 +27,7 @@ from ._resolution import newest_of_each_key, resolve, successions
 from ._search import Search
 from ._store import SHELVES, MemoryStore, Shelf, ShelfName, Space, Values
 from ._threads import in_thread
+from ._vectors import embedded
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -144,7 +143,7 @@ class Engine:
         return await in_thread(lambda: [redacted(draft) for draft in drafts])
 
     async def _vectors(self, items: Sequence[Draft] | Sequence[MemoryRecord]) -> Vectors:
-        return await vectors_of(items, self.embedding)
+        return await embedded(items, self.embedding)
 
     async def _as_a_whole(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Make a change under the namespace's lock; once it has begun to its end, even if whoever asked for it is cancelled."""
@@ -512,7 +511,6 @@ class Engine:
         return self._swept_at is None or self.clock() - self._swept_at >= self.policy.sweep_interval
 
 
-_ANY_TEXT = "any text"
 _awake = Awake(_MOST_AWAKE)
 _OF_SESSIONS: tuple[Space, ...] = ("state", "mark", "summary")
 
@@ -526,24 +524,6 @@ def _info(name: str, messages: Sequence[MemoryRecord], saved: Container[str]) ->
         messages=len(messages),
         resumable=name in saved,
     )
-
-
-async def vectors_of(items: Sequence[Draft] | Sequence[MemoryRecord], embedding: Embedding) -> Vectors:
-    """A vector for each; what is trivial is not worth embedding and gets one that is like no other."""
-    telling = [item for item in items if not item.is_trivial]
-    embedded = iter(await embedding.embed([meaning(item) for item in telling]))
-    if len(telling) == len(items):
-        return list(embedded)
-    dimensions = len(await embedding.embed_query(_ANY_TEXT))
-    return [_unlike_any(item.content, dimensions) if item.is_trivial else next(embedded) for item in items]
-
-
-def _unlike_any(content: str, dimensions: int) -> Vector:
-    """A vector in a direction of its own, so that it is near to nothing."""
-    chance = random.Random(content)
-    vector = [chance.gauss(0, 1) for _ in range(dimensions)]
-    length = math.hypot(*vector)
-    return [value / length for value in vector]
 
 
 def _time_of(record: MemoryRecord) -> tuple[datetime, int]:

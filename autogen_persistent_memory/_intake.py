@@ -8,13 +8,13 @@ from datetime import datetime
 from functools import partial
 
 from ._embeddings import Embedding, Vectors
-from ._engine import vectors_of
 from ._errors import PersistentMemoryError
 from ._holdings import Holdings
 from ._lines import End, Line, NamespaceLine, RecordLine, ValueLine, from_line
 from ._records import MemoryRecord
 from ._store import Connection, ShelfName
 from ._threads import in_thread
+from ._vectors import embedded
 
 _WRITE_BATCH = 64
 _REMEDY = (
@@ -102,7 +102,7 @@ class Intake:
             made_by = self._made_by.get(line.record.namespace, {}).get(line.shelf)
             return line.vector is not None and made_by == self._embedding.id
 
-        new = iter(await vectors_of([line.record for line in lines if not is_ours(line)], self._embedding))
+        new = iter(await embedded([line.record for line in lines if not is_ours(line)], self._embedding))
         return [line.vector if line.vector is not None and is_ours(line) else next(new) for line in lines]
 
     async def _store_value(self, line: ValueLine) -> None:
@@ -124,7 +124,7 @@ class Intake:
 
     def _holdings_of(self, namespace: str) -> Holdings:
         if self._holdings is None or self._holdings[0] != namespace:
-            embed = partial(vectors_of, embedding=self._embedding)
+            embed = partial(embedded, embedding=self._embedding)
             self._holdings = namespace, Holdings(namespace, self._connection, self._embedding.id, embed)
         return self._holdings[1]
 
