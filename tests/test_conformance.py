@@ -481,8 +481,9 @@ def team_of_two() -> RoundRobinGroupChat:
 async def test_conversations_are_listed_resumed_and_deleted(open_memory: OpenMemory) -> None:
     async with open_memory(session="work") as memory:
         team = team_of_two()
-        async for _ in memory.observe(team.run_stream(task="Shall we go on?"), save=team):
-            pass
+        async with memory.session.saving(team):
+            async for _ in memory.observe(team.run_stream(task="Shall we go on?")):
+                pass
         await memory.session.save(team)
     async with open_memory(session="work") as memory:
         await open_memory(session="other").session.append("ann", "hello there")
@@ -520,6 +521,14 @@ async def test_vectors_are_made_anew_for_another_embedding(make_store: Make, nam
         assert contents(await profile.recall("tea", limit=1)) == ["Likes tea"]
 
 
+async def test_a_namespace_is_compacted_without_losing_anything(memory: PersistentMemory) -> None:
+    kept = await memory.remember("Likes tea")
+    await memory.remember_many([f"fact {number}" for number in range(30)])
+    await memory.forget(containing="fact")
+    assert await memory.compact(progress=False) == 1
+    assert (await memory.recall("tea")).hits[0].record == kept
+
+
 def test_every_method_of_every_memory_is_in_this_suite() -> None:
     suite = Path(__file__).read_text(encoding="utf-8")
     ours = {
@@ -528,5 +537,5 @@ def test_every_method_of_every_memory_is_in_this_suite() -> None:
         for name, _ in inspect.getmembers(memory, inspect.isfunction)
         if not name.startswith("_")
     }
-    elsewhere = {"import_chroma"}  # reads a folder of its own: tests/test_import_chroma.py
+    elsewhere = {"import_chroma", "edit"}  # of a folder of its own; on all stores in tests/test_editing.py
     assert [name for name in sorted(ours - elsewhere) if not re.search(rf"\.{name}\(", suite)] == []
