@@ -152,7 +152,7 @@ def test_silence_draws_falling_curves_and_marks_the_default(locomo: str) -> None
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_a_real_model_is_asked_with_and_without_memory() -> None:
-    answer = json.loads(run("llm.py", "--first", "2", "--json"))
-    assert answer["questions"] == answer["in the block"] == 2
+    answer = json.loads(run("llm.py", "--first", "1", "--json"))
+    assert answer["questions"] == answer["in the block"] == 1
     assert all(row["with"] and row["without"] for row in answer["rows"])
     assert answer["right without memory"] == 0
