@@ -21,6 +21,7 @@ from ._delivery import Delivery
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._extraction import Extractor
+from ._hearing import Hearing
 from ._locks import CrossLoopLock
 from ._outbox import Heard
 from ._records import Draft, MemoryRecord, Selection, in_order, stable_id
@@ -124,7 +125,7 @@ class Recorder:
 
     async def observe(self, stream: AsyncIterable[T]) -> AsyncGenerator[T, None]:
         """Pass a stream through, and take in what is said in it, beside it: the stream never waits."""
-        hearing = _Hearing(self)
+        hearing = Hearing(self)
         try:
             async for item in stream:
                 utterance = said_by(item)
@@ -436,46 +437,3 @@ class Recorder:
 
 def _said_in(messages: Sequence[State]) -> list[Utterance]:
     return [said for said in map(said_in_dump, messages) if said is not None]
-
-
-class _Hearing:
-    """What is said in a stream, taken in one after the other by a task of its own."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._since = moment()
-        self._waiting: deque[Utterance] = deque()
-        self._listens = False
-        self._task = asyncio.get_running_loop().create_task(self._take_in())
-
-    def add(self, utterance: Utterance) -> None:
-        self._waiting.append(utterance)
-        if self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._take_in())
-
-    async def end(self, seconds: float) -> None:
-        """Wait a while for what was said last; what is not taken in by then is, the next time."""
-        done, _ = await asyncio.wait({self._task}, timeout=seconds)
-        self._task.cancel()
-        if not done:
-            await self._recorder.gave_up(self, self._waiting, self._since)
-        self._recorder.stop_listening(self, self._waiting, self._since)
-
-    async def _take_in(self) -> None:
-        with automatic():
-            await self._take_in_quietly()
-
-    async def _take_in_quietly(self) -> None:
-        try:
-            if not self._listens:
-                await self._recorder.listen_in(self._since)
-                self._listens = True
-            goes_on = True
-            while goes_on:
-                await self._recorder.overhear(self, self._waiting, self._since)
-                await self._recorder.settle()
-                goes_on = bool(self._waiting)  # more was said while that was stored
-        except PersistentMemoryError as error:
-            await self._recorder.keep_stream(self, self._waiting, self._since, str(error))
-        except Exception:
-            logger.exception("Memory failed to take in a stream; please report this.")
