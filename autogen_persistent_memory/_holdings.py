@@ -137,7 +137,7 @@ class Holdings:
 
     async def adopt(self, shelf: ShelfName, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
         """Store records just as they are. Hold the namespace's lock meanwhile."""
-        await self.shelf(shelf).put(records, vectors, in_bulk=True)
+        await self.shelf(shelf).put(records, vectors)
         numbers = await self._known_numbers()
         for record in records:
             if record.session is not None and (shelf, record.session) in numbers:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 T = TypeVar("T")
-_WRITE_CHUNK = 10
-_BULK_CHUNK = 32
+_WRITE_CHUNK = 64
+"""Rows a write may have: Chroma holds the interpreter for all of it, but for little more than for ten."""
 _READ_PAGE = 1000
 _REBUILD_PAGE = 100
 _REBUILD_ROUNDS = 20
@@ -44,8 +44,8 @@ class ChromaShelf(NamespaceCollection):
         super().__init__(call, namespace, name, embedding_id)
         self._unindexed = unindexed
 
-    async def put(self, records: Sequence[MemoryRecord], vectors: Vectors, *, in_bulk: bool = False) -> None:
-        for part in _chunks(len(records), _BULK_CHUNK if in_bulk else _WRITE_CHUNK):
+    async def put(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+        for part in _chunks(len(records)):
             await self.write(partial(_upsert, records=records[part], vectors=vectors[part]))
 
     async def amend(self, records: Sequence[MemoryRecord]) -> None:
@@ -195,8 +195,8 @@ class ChromaShelf(NamespaceCollection):
         return [to_record(self._namespace, id, document, metadata) for id, document, metadata in rows]
 
 
-def _chunks(count: int, size: int = _WRITE_CHUNK) -> list[slice]:
-    return [slice(start, start + size) for start in range(0, count, size)]
+def _chunks(count: int) -> list[slice]:
+    return [slice(start, start + _WRITE_CHUNK) for start in range(0, count, _WRITE_CHUNK)]
 
 
 def _upsert(collection: Collection, records: Sequence[MemoryRecord], vectors: Vectors) -> None:

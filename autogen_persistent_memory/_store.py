@@ -59,11 +59,8 @@ class Shelf(Protocol):
     Reading a shelf that was never written finds nothing and creates nothing.
     """
 
-    async def put(self, records: Sequence[MemoryRecord], vectors: Vectors, *, in_bulk: bool = False) -> None:
-        """Store records with their vectors, replacing those of the same id.
-
-        In bulk it is faster, and holds up the event loop a little longer at a time.
-        """
+    async def put(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+        """Store records with their vectors, replacing those of the same id."""
 
     async def amend(self, records: Sequence[MemoryRecord]) -> None:
         """Store changed fields of records that are there already; content and vectors stay."""
