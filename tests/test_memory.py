@@ -500,7 +500,7 @@ async def test_what_was_believed_between_two_statements_of_the_same(clock: HandC
 
 
 async def test_large_values_may_be_set_and_read_at_the_same_time(profile: ProfileMemory) -> None:
-    texts = [letter * 600_000 for letter in "abcd"]
+    texts = [letter * 2_500_000 for letter in "abcd"]
     await profile.set("big", texts[0])
 
     async def read() -> None:
