@@ -66,7 +66,7 @@ class Recap:
         before = missed[: len(missed) - len(ending)]
         lines = []
         if summary and any((record.sequence or 0) <= done for record in before):
-            lines.append(f"- {summary}")
+            lines.append(spoken(None, summary))
             before = [record for record in before if (record.sequence or 0) > done]
         return Story(
             summary=tuple(_affordable([*lines, *self._gist_of(before)], left)),
