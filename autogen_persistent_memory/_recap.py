@@ -128,7 +128,15 @@ class Recap:
         if not text:
             return False
         minutes = json.dumps({"text": text, "up_to": batch[-1].sequence})
-        await self._engine.values.put("summary", self._session, minutes)
+
+        async def keep() -> None:
+            """Unless something was forgotten while the model wrote, which it then may tell."""
+            now_there = await self._engine.holdings.messages(self._session, self._engine.clock())
+            is_whole = {record.id for record in now_there}.issuperset(record.id for record in batch)
+            if is_whole and await self._minutes() == (summary, done):
+                await self._engine.values.put("summary", self._session, minutes)
+
+        await self._engine.holdings.as_a_whole(keep)
         return True
 
     async def _minutes(self) -> tuple[str, int]:

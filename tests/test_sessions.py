@@ -8,11 +8,13 @@ import sys
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import MemoryQueryEvent
 from autogen_core.model_context import BufferedChatCompletionContext
+from autogen_core.models import CreateResult
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from toys import HandClock, words
 
@@ -226,6 +228,30 @@ async def test_a_summary_goes_with_the_messages_it_tells_of() -> None:
     client = ReplayChatCompletionClient(["Hm."])
     await AssistantAgent("assistant", client, memory=[session(store)]).run(task="Where were we?")
     assert "The launch is in May." not in seen_by(client)
+
+
+async def test_what_is_forgotten_while_the_model_writes_does_not_come_back_in_its_summary() -> None:
+    asked, goes_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(ReplayChatCompletionClient):
+        async def create(self, *arguments: Any, **options: Any) -> CreateResult:
+            asked.set()
+            await goes_on.wait()
+            return await super().create(*arguments, **options)
+
+    store = TemporaryStore()
+    memory = session(store, summarizer=Slow(["The launch is in May.", "Some steps are done."]))
+    await fill(memory, 21)
+    flushing = asyncio.create_task(memory.flush())
+    await asked.wait()
+    whole = PersistentMemory("user-42", session="other", store=store, embedding=words())
+    await whole.forget(containing="launch of the web shop", everywhere=True)
+    goes_on.set()
+    await flushing
+    client = ReplayChatCompletionClient(["Hm."])
+    await AssistantAgent("assistant", client, memory=[memory]).run(task="Where were we?")
+    assert "The launch is in May." not in seen_by(client)
+    assert "- Some steps are done." in seen_by(client)
 
 
 async def test_a_summary_cannot_close_the_block() -> None:
