@@ -117,6 +117,17 @@ async def test_the_end_and_a_summary_of_what_came_before_stay_within_the_budget(
     assert all(any(text.startswith(f"Step {number} of") for text in shown) for number in numbers)
 
 
+@pytest.mark.parametrize("budget", [20, 60, 80, 100, 150, 200])
+async def test_a_story_stays_within_a_budget_that_is_hardly_more_than_its_headings(budget: int) -> None:
+    memory = session(TemporaryStore(), policy=RecallPolicy(max_tokens=budget))
+    await fill(memory, 30)
+    client = ReplayChatCompletionClient(["Hm."])
+    await AssistantAgent("assistant", client, memory=[memory]).run(task="Where were we with step 7?")
+    blocks = [text for message in client.create_calls[0]["messages"] if "<memory" in (text := str(message.content))]
+    assert all(count_tokens(block) <= budget for block in blocks)
+    assert bool(blocks) == (budget >= 150)
+
+
 async def test_a_long_message_does_not_push_the_others_out() -> None:
     memory = session(TemporaryStore())
     await memory.append("user", FIRST)
