@@ -192,7 +192,7 @@ async def test_an_unreachable_memory_is_a_sentence_for_the_model_and_a_warning_f
     )
     result = await agent.run(task="Who am I?")
     (event,) = (message for message in result.messages if isinstance(message, ToolCallExecutionEvent))
-    assert event.content[0].content.startswith("The memory cannot be reached just now.")
+    assert event.content[0].content.startswith("The memory could not do that: it cannot be reached just now.")
     assert result.messages[-1].to_model_text() == "I do not know."
     assert "The tool recall failed" in caplog.text
 
@@ -268,6 +268,29 @@ async def test_what_the_tools_answer_is_never_captured() -> None:
     assert [(record.source, record.content) for record in await memory.session.messages()] == [
         ("user", "When is the deployment of the web shop?"),
         ("listener", "On Fridays, then."),
+    ]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        call("forget", id="0" * 32),
+        call("remember"),
+        call("recall", query=" "),
+        call("forget", id="one\ntwo"),
+    ],
+)
+async def test_what_the_tools_refuse_is_never_captured(refused: CreateResult) -> None:
+    memory = PersistentMemory("team", session="today", store=TemporaryStore(), embedding=words())
+    agent = AssistantAgent("assistant", model(refused, "So be it."), tools=memory_tools(memory), memory=[memory])
+    async for _ in memory.observe(agent.run_stream(task="Forget the deployment of the web shop")):
+        pass
+    await agent.run(task="The deployment is on Friday.")
+    await memory.flush()
+    assert [record.content for record in await memory.session.messages()] == [
+        "Forget the deployment of the web shop",
+        "The deployment is on Friday.",
+        "So be it.",
     ]
 
 
