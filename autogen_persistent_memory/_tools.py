@@ -181,9 +181,8 @@ class RememberTool(MemoryTool):
 
     async def _do(self, given: Mapping[str, Any]) -> str:
         engine = self._memory._engine
-        record = await take_note(
-            engine, given["content"], kind=given.get("kind") or DEFAULT_KIND, tags=given.get("tags") or ()
-        )
+        kind, is_pinned = given.get("kind") or DEFAULT_KIND, self._pinned.kind is not None
+        record = await take_note(engine, given["content"], kind=kind, tags=given.get("tags") or (), keep_kind=is_pinned)
         return confirmation("stored", record)
 
 

@@ -111,6 +111,14 @@ async def test_what_the_developer_pins_is_hidden_from_the_model_and_holds(memory
     assert await memory.record(foreign.id) is not None
 
 
+async def test_a_pinned_kind_holds_where_the_rules_know_another(memory: PersistentMemory) -> None:
+    tools = by_name(memory_tools(memory, kind="fact"))
+    await run(tools["remember"], content="The user prefers tea")
+    (record,) = await memory.profile.records()
+    assert record.kind == "fact"
+    assert record.id in await run(tools["recall"], query="Which does the user prefer, tea or coffee?")
+
+
 def test_only_the_tools_that_are_allowed_are_given(memory: PersistentMemory) -> None:
     assert [tool.name for tool in memory_tools(memory, allow=["recall"])] == ["recall"]
     assert [tool.name for tool in memory_tools(memory.profile, allow=("forget", "recall", "forget"))] == [
