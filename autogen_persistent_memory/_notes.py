@@ -23,6 +23,7 @@ DEFAULT_KIND = "fact"
 _COMPARED = 20
 _SPARE = 20
 _NAME = "user/name"
+_SENTENCES = re.compile(r"((?<=[.!?])\s+|\s*\n\s*)")
 _CALLED = re.compile(r"\bname is (\w+)")
 
 
@@ -38,7 +39,7 @@ async def take_note(
     note = draft(content, kind=kind, tags=tags, origin="tool")
     hits = await engine.recall(note.content, ["profile"], limit=_COMPARED)
     names = await _names_of_user(engine)
-    parts = await in_thread(lambda: _parts(note, first_person(note.content, names), keep_kind))
+    parts = await in_thread(lambda: _parts(note, _as_said(note.content, names), keep_kind))
     notes = [_as_known(part, sentence, hits) for part, sentence in parts]
     return (await engine.remember("profile", notes))[0]
 
@@ -61,6 +62,11 @@ async def look_up(engine: Engine, query: str, shelves: Sequence[ShelfName], *, l
 async def _names_of_user(engine: Engine) -> list[str]:
     records = await engine.select(Selection(key=_NAME), ["profile"])
     return [name for record in records for name in _CALLED.findall(record.content)]
+
+
+def _as_said(content: str, names: Sequence[str]) -> str:
+    """A note as the user would say it, sentence by sentence."""
+    return "".join(first_person(sentence, names) for sentence in _SENTENCES.split(content))
 
 
 def _parts(note: Draft, said: str, keep_kind: bool) -> list[tuple[Draft, str]]:

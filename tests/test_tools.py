@@ -237,6 +237,11 @@ async def test_what_was_captured_is_not_stored_again_by_the_tool(memory: Persist
             "User works as a nurse at Beta.",
             ["The user works as a nurse.", "The user works at Beta."],
         ),
+        (
+            "I live in Porto.",
+            "The user works at Beta. The user lives in Lisbon.",
+            ["The user lives in Lisbon.", "The user works at Beta."],
+        ),
         ("I have a dog named Rex.", "The user has a dog", ["The user has a dog named Rex."]),
         ("I have a dog named Rex.", "The user has a cat", ["The user has a cat", "The user has a dog named Rex."]),
         (
