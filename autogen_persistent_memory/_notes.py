@@ -23,6 +23,7 @@ DEFAULT_KIND = "fact"
 _COMPARED = 20
 _SPARE = 20
 _NAME = "user/name"
+_WHO = (_NAME, "user/job")
 _SENTENCES = re.compile(r"((?<=[.!?])\s+|\s*\n\s*)")
 _CALLED = re.compile(r"\bname is (\w+)")
 
@@ -72,10 +73,13 @@ def _as_said(content: str, names: Sequence[str]) -> str:
 def _parts(note: Draft, said: str, keep_kind: bool) -> list[tuple[Draft, str]]:
     """What a note is stored as, each with the sentence that it states: `said` is the note as the user would say it.
 
-    A note that tells one fact gets that fact's slot. One that tells several facts, and nothing else, becomes those.
+    A note that tells one fact gets that fact's slot. One that tells several facts, and nothing else, becomes those. Who
+    somebody is, told in the first person, takes no slot.
     """
     facts = extract_facts(said)
     tells_no_more = {term for fact in facts for term in terms(fact.content)}.issuperset(terms(said))
+    if said == note.content and any(fact.key in _WHO for fact in facts):  # "I am Claude": the model may mean itself
+        return [(note, facts[0].content if len(facts) == 1 and tells_no_more else tidied(note.content))]
     if len(facts) == 1:
         return [(_filed(note, facts[0], keep_kind), facts[0].content if tells_no_more else tidied(note.content))]
     if facts and tells_no_more:

@@ -242,6 +242,10 @@ async def test_what_was_captured_is_not_stored_again_by_the_tool(memory: Persist
             "The user works at Beta. The user lives in Lisbon.",
             ["The user lives in Lisbon.", "The user works at Beta."],
         ),
+        ("My name is Sarah.", "My name is Sarah", ["The user's name is Sarah."]),
+        ("My name is Sarah.", "I am Claude, an AI", ["I am Claude, an AI", "The user's name is Sarah."]),
+        ("I am a nurse.", "I am an AI assistant.", ["I am an AI assistant.", "The user is a nurse."]),
+        ("I live in Porto.", "I live in Lisbon now", ["I live in Lisbon now"]),
         ("I have a dog named Rex.", "The user has a dog", ["The user has a dog named Rex."]),
         ("I have a dog named Rex.", "The user has a cat", ["The user has a cat", "The user has a dog named Rex."]),
         (
