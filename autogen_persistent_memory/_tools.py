@@ -83,6 +83,15 @@ def _as_list(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _bare_id(value: object) -> object:
+    """Models copy an id as recall shows it: "(id: …)"."""
+    return (
+        value.strip().removeprefix("(").removesuffix(")").removeprefix("id:").strip()
+        if isinstance(value, str)
+        else value
+    )
+
+
 _Words = Annotated[list[str], BeforeValidator(_as_list)]
 
 
@@ -212,7 +221,12 @@ class ForgetTool(MemoryTool):
     """Delete one memory for good, by the id that recall shows. Only when the user wants it, or it is wrong."""
 
     title = "forget"
-    parameters: ClassVar = {"id": (str, Field(description="The id of the memory, as recall shows it."))}
+    parameters: ClassVar = {
+        "id": (
+            Annotated[str, BeforeValidator(_bare_id)],
+            Field(description="The id of the memory, as recall shows it."),
+        )
+    }
 
     async def _do(self, given: Mapping[str, Any]) -> str:
         record = await self._memory.record(given["id"])

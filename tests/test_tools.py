@@ -179,6 +179,13 @@ async def test_what_models_write_instead_of_lists_and_defaults_is_understood(mem
     assert record.id in await run(tools["recall"], query="When is standup?", tags=None, limit="3")
 
 
+@pytest.mark.parametrize("copied", ["(id: {})", "id: {}", " {}\n"])
+async def test_an_id_is_understood_as_recall_shows_it(memory: PersistentMemory, copied: str) -> None:
+    record = await memory.remember("The deployment runs on Fridays")
+    answer = await run(by_name(memory_tools(memory))["forget"], id=copied.format(record.id))
+    assert answer == f"Memory forgotten (id: {record.id})"
+
+
 async def test_a_forgetful_model_cannot_reach_another_namespace() -> None:
     store = TemporaryStore()
     mine, theirs = (PersistentMemory(name, store=store, embedding=words()) for name in ("mine", "theirs"))
