@@ -25,6 +25,8 @@ _TAG = re.compile(rf"[<＜﹤](?={_BETWEEN.join(('', *'memory'))})", re.IGNORECA
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CUT_MARK = " …"
 _SHORTEST_CUT = 20
+_STORY = 0.6
+"""The share of a block that a story may take; the rest is for what is relevant."""
 _LONGEST_TOKEN = 16  # characters; nothing longer can fit
 
 
@@ -84,7 +86,7 @@ def render(
     """
 
     def section(name: str, lines: Sequence[str]) -> list[str]:
-        return [f"{policy.headings.get(name) or neutral(name).capitalize()}:", *lines] if lines else []
+        return [_heading(name, policy), *lines] if lines else []
 
     def compose(chosen: Sequence[MemoryHit]) -> str:
         if not chosen and not story.ending:
@@ -98,6 +100,17 @@ def render(
 
     block = _fit(varied(hits), policy.max_tokens, compose, policy.limit)
     return replace(block, hits=tuple(in_order(block.hits)), told=story.told)
+
+
+def room_for_story(block_id: str, policy: RecallPolicy) -> int:
+    """How many tokens the lines of a story may take in a block: its share, and no more than fits beside the headings."""
+    headings = [_heading(name, policy) for name in ("summary", "ending")]
+    around = count_tokens("\n".join([opening_of(block_id), policy.heading, *headings, CLOSING]))
+    return min(int(policy.max_tokens * _STORY), policy.max_tokens - around)
+
+
+def _heading(name: str, policy: RecallPolicy) -> str:
+    return f"{policy.headings.get(name) or neutral(name).capitalize()}:"
 
 
 def _fit(

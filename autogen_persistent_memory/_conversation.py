@@ -31,9 +31,11 @@ _REQUEST = lazy(
 )
 _SENTENCE_END = lazy(r"(?<=[.!?\n])")
 _HANDOFF = lazy(r"Transferred to \S+, adopting the role of |relevant previous messages\Z")
+_REFUSED = "The memory could not do that: "
 _NAMED = lazy(r"\(id: ([0-9a-f]{32})\)$", re.MULTILINE)
 _ANSWER = lazy(
-    rf"^(?:- .*{_NAMED.pattern}|Memory (?:stored|forgotten) {_NAMED.pattern}|{re.escape(NOTHING_FOUND)}$)\n?",
+    rf"^(?:- .*{_NAMED.pattern}|Memory (?:stored|forgotten) {_NAMED.pattern}"
+    rf"|{re.escape(NOTHING_FOUND)}$|{_REFUSED}.*$)\n?",
     re.MULTILINE,
 )
 _OPENING = lazy(r'<memory id="([0-9a-f]+)">')
@@ -54,9 +56,14 @@ def confirmation(done: Literal["stored", "forgotten"], record: MemoryRecord) -> 
     return f"Memory {done} {named(record)}"
 
 
+def refusal(reason: str) -> str:
+    """What a tool tells a model that it could not do, on one line."""
+    return _REFUSED + " ".join(reason.split())
+
+
 def without_answers(text: str) -> str:
     """The text without what the memory's own tools told: AutoGen passes a tool's result on as what the agent says."""
-    return _ANSWER.sub("", text) if "(id: " in text or NOTHING_FOUND in text else text
+    return _ANSWER.sub("", text) if any(mark in text for mark in ("(id: ", NOTHING_FOUND, _REFUSED)) else text
 
 
 def block_id_of(message: LLMMessage) -> str | None:

@@ -23,19 +23,24 @@ DEFAULT_KIND = "fact"
 _COMPARED = 20
 _SPARE = 20
 _NAME = "user/name"
+_WHO = (_NAME, "user/job")
+_SENTENCES = re.compile(r"((?<=[.!?])\s+|\s*\n\s*)")
 _CALLED = re.compile(r"\bname is (\w+)")
 
 
-async def take_note(engine: Engine, content: str, *, kind: str, tags: Sequence[str]) -> MemoryRecord:
+async def take_note(
+    engine: Engine, content: str, *, kind: str, tags: Sequence[str], keep_kind: bool = False
+) -> MemoryRecord:
     """Store what a model wants to remember, unless it is known in other words: much of it was captured in the same turn.
 
     What it tells of the user fills the slot that it would fill if the user had said it, so that it replaces what was
     known there before. A note that tells several such things becomes a memory for each; the first one is returned.
+    Where the kind is not to be kept, the rules may know a better one than the default.
     """
     note = draft(content, kind=kind, tags=tags, origin="tool")
     hits = await engine.recall(note.content, ["profile"], limit=_COMPARED)
     names = await _names_of_user(engine)
-    parts = await in_thread(lambda: _parts(note, first_person(note.content, names)))
+    parts = await in_thread(lambda: _parts(note, _as_said(note.content, names), keep_kind))
     notes = [_as_known(part, sentence, hits) for part, sentence in parts]
     return (await engine.remember("profile", notes))[0]
 
@@ -60,23 +65,31 @@ async def _names_of_user(engine: Engine) -> list[str]:
     return [name for record in records for name in _CALLED.findall(record.content)]
 
 
-def _parts(note: Draft, said: str) -> list[tuple[Draft, str]]:
+def _as_said(content: str, names: Sequence[str]) -> str:
+    """A note as the user would say it, sentence by sentence."""
+    return "".join(first_person(sentence, names) for sentence in _SENTENCES.split(content))
+
+
+def _parts(note: Draft, said: str, keep_kind: bool) -> list[tuple[Draft, str]]:
     """What a note is stored as, each with the sentence that it states: `said` is the note as the user would say it.
 
-    A note that tells one fact gets that fact's slot. One that tells several facts, and nothing else, becomes those.
+    A note that tells one fact gets that fact's slot. One that tells several facts, and nothing else, becomes those. Who
+    somebody is, told in the first person, takes no slot.
     """
     facts = extract_facts(said)
     tells_no_more = {term for fact in facts for term in terms(fact.content)}.issuperset(terms(said))
+    if said == note.content and any(fact.key in _WHO for fact in facts):  # "I am Claude": the model may mean itself
+        return [(note, facts[0].content if len(facts) == 1 and tells_no_more else tidied(note.content))]
     if len(facts) == 1:
-        return [(_filed(note, facts[0]), facts[0].content if tells_no_more else tidied(note.content))]
+        return [(_filed(note, facts[0], keep_kind), facts[0].content if tells_no_more else tidied(note.content))]
     if facts and tells_no_more:
-        return [(replace(_filed(note, fact), content=fact.content), fact.content) for fact in facts]
+        return [(replace(_filed(note, fact, keep_kind), content=fact.content), fact.content) for fact in facts]
     return [(note, tidied(note.content))]
 
 
-def _filed(note: Draft, fact: Fact) -> Draft:
+def _filed(note: Draft, fact: Fact, keep_kind: bool) -> Draft:
     """The note with what the rules know of such a fact; its kind is the model's, unless that did not say."""
-    kind = fact.kind if note.kind == DEFAULT_KIND else note.kind
+    kind = fact.kind if note.kind == DEFAULT_KIND and not keep_kind else note.kind
     tags = tuple(dict.fromkeys((*note.tags, *fact.tags)))
     return replace(note, kind=kind, tags=tags, key=fact.key, ends=ending(fact))
 

@@ -25,8 +25,6 @@ ENDING_MESSAGES = 10
 EVERY = 10
 """For so many messages at a time it is asked to."""
 CALL_SECONDS = 60.0
-_STORY = 0.6
-"""The share of a block's budget that a story may take; the rest is for what is relevant."""
 _ENDING = 0.7
 """The share of a story that its ending may take."""
 _LONGEST = 300
@@ -51,22 +49,22 @@ class Recap:
         self._task: asyncio.Task[None] | None = None
         self._gist: tuple[tuple[str, ...], list[str]] = ((), [])
 
-    async def story(self, visible: VisibleText, max_tokens: int) -> Story:
-        """What an agent that sees these messages has missed, within its share of a budget."""
+    async def story(self, visible: VisibleText, budget: int) -> Story:
+        """What an agent that sees these messages has missed, within so many tokens."""
         messages = await self._engine.holdings.messages(self._session, self._engine.clock())
         missed = tuple(record for record in messages if not visible.shows(record))
         if not missed:
             return Story()
         summary, done = await self._minutes()
-        return await in_thread(lambda: self._told(missed, summary, done, int(max_tokens * _STORY)))
+        return await in_thread(lambda: self._told(missed, summary, done, budget))
 
     def _told(self, missed: Sequence[MemoryRecord], summary: str, done: int, budget: int) -> Story:
         ending = _ending(missed, int(budget * _ENDING))
-        left = budget - sum(count_tokens(line) for line in ending)
+        left = budget - sum(map(_cost, ending))
         before = missed[: len(missed) - len(ending)]
         lines = []
         if summary and any((record.sequence or 0) <= done for record in before):
-            lines.append(f"- {summary}")
+            lines.append(spoken(None, summary))
             before = [record for record in before if (record.sequence or 0) > done]
         return Story(
             summary=tuple(_affordable([*lines, *self._gist_of(before)], left)),
@@ -128,7 +126,15 @@ class Recap:
         if not text:
             return False
         minutes = json.dumps({"text": text, "up_to": batch[-1].sequence})
-        await self._engine.values.put("summary", self._session, minutes)
+
+        async def keep() -> None:
+            """Unless something was forgotten while the model wrote, which it then may tell."""
+            now_there = await self._engine.holdings.messages(self._session, self._engine.clock())
+            is_whole = {record.id for record in now_there}.issuperset(record.id for record in batch)
+            if is_whole and await self._minutes() == (summary, done):
+                await self._engine.values.put("summary", self._session, minutes)
+
+        await self._engine.holdings.as_a_whole(keep)
         return True
 
     async def _minutes(self) -> tuple[str, int]:
@@ -145,7 +151,7 @@ def _ending(messages: Sequence[MemoryRecord], budget: int) -> list[str]:
     lines = []
     for record in reversed(messages):
         line = spoken(record.source, record.content, _LONGEST)
-        budget -= count_tokens(line)
+        budget -= _cost(line)
         if budget < 0:
             break
         lines.append(line)
@@ -156,8 +162,12 @@ def _affordable(lines: Sequence[str], budget: int) -> list[str]:
     """Those of the lines for which there is room, in order."""
     chosen = []
     for line in lines:
-        cost = count_tokens(line)
+        cost = _cost(line)
         if cost <= budget:
             chosen.append(line)
             budget -= cost
     return chosen
+
+
+def _cost(line: str) -> int:
+    return count_tokens(f"{line}\n")

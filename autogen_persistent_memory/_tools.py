@@ -17,7 +17,7 @@ from typing_extensions import Self
 from ._autogen import cancellable
 from ._checks import check_count, check_words, optional_text, require_text
 from ._config import MemoryToolConfig
-from ._conversation import confirmation
+from ._conversation import confirmation, refusal
 from ._deadlines import within
 from ._errors import PersistentMemoryError
 from ._notes import DEFAULT_KIND, look_up, take_note
@@ -83,6 +83,15 @@ def _as_list(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _bare_id(value: object) -> object:
+    """Models copy an id as recall shows it: "(id: …)"."""
+    return (
+        value.strip().removeprefix("(").removesuffix(")").removeprefix("id:").strip()
+        if isinstance(value, str)
+        else value
+    )
+
+
 _Words = Annotated[list[str], BeforeValidator(_as_list)]
 
 
@@ -138,10 +147,10 @@ class MemoryTool(BaseTool[_Arguments, Any], Component[MemoryToolConfig]):
         try:
             return await cancellable(self._in_time(given), cancellation_token)
         except ValueError as error:
-            return f"That was not possible: {error}"
+            return refusal(str(error))
         except (PersistentMemoryError, asyncio.TimeoutError) as error:
             logger.warning("The tool %s failed: %s", self.title, str(error) or "it took too long")
-            return "The memory cannot be reached just now. Go on without it, and tell the user if it matters."
+            return refusal("it cannot be reached just now. Go on without it, and tell the user if it matters.")
 
     async def _in_time(self, given: Mapping[str, Any]) -> str:
         engine = self._memory._engine
@@ -181,9 +190,8 @@ class RememberTool(MemoryTool):
 
     async def _do(self, given: Mapping[str, Any]) -> str:
         engine = self._memory._engine
-        record = await take_note(
-            engine, given["content"], kind=given.get("kind") or DEFAULT_KIND, tags=given.get("tags") or ()
-        )
+        kind, is_pinned = given.get("kind") or DEFAULT_KIND, self._pinned.kind is not None
+        record = await take_note(engine, given["content"], kind=kind, tags=given.get("tags") or (), keep_kind=is_pinned)
         return confirmation("stored", record)
 
 
@@ -213,12 +221,17 @@ class ForgetTool(MemoryTool):
     """Delete one memory for good, by the id that recall shows. Only when the user wants it, or it is wrong."""
 
     title = "forget"
-    parameters: ClassVar = {"id": (str, Field(description="The id of the memory, as recall shows it."))}
+    parameters: ClassVar = {
+        "id": (
+            Annotated[str, BeforeValidator(_bare_id)],
+            Field(description="The id of the memory, as recall shows it."),
+        )
+    }
 
     async def _do(self, given: Mapping[str, Any]) -> str:
         record = await self._memory.record(given["id"])
         if record is None or not _selection(self._pinned.kind, self._pinned.tags).matches(record):
-            return f"There is no memory with the id {given['id']}. Use an id that recall shows."
+            return refusal(f"there is no memory with the id {given['id']}. Use an id that recall shows.")
         await self._memory.forget(id=record.id)
         return confirmation("forgotten", record)
 
@@ -233,4 +246,4 @@ def _selection(kind: str | None, tags: Sequence[str] | None) -> Selection:
 def _explained(error: ValidationError, tool: str) -> str:
     """What is wrong with the arguments of a call, in a sentence."""
     wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'the call'}: {item['msg']}" for item in error.errors())
-    return f"That was not possible, since the arguments of {tool} are wrong ({wrong}). Call it again with right ones."
+    return refusal(f"the arguments of {tool} are wrong ({wrong}). Call it again with right ones.")

@@ -10,7 +10,7 @@ from typing import Protocol
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import LLMMessage
 
-from ._block import Block, Story, render
+from ._block import Block, Story, render, room_for_story
 from ._breaker import Breaker, automatic
 from ._conversation import VisibleText, block_id_of, tells_something
 from ._deadlines import Budget, within
@@ -113,7 +113,7 @@ class Turn:
         policy = self._engine.policy
         story = Story()
         if self._recap is not None and visible is not None:
-            story = await self._recap.story(visible, policy.max_tokens)
+            story = await self._recap.story(visible, room_for_story(self._block_id, policy))
         hits = await self._engine.recall(
             query,
             self._shelves,

@@ -111,6 +111,14 @@ async def test_what_the_developer_pins_is_hidden_from_the_model_and_holds(memory
     assert await memory.record(foreign.id) is not None
 
 
+async def test_a_pinned_kind_holds_where_the_rules_know_another(memory: PersistentMemory) -> None:
+    tools = by_name(memory_tools(memory, kind="fact"))
+    await run(tools["remember"], content="The user prefers tea")
+    (record,) = await memory.profile.records()
+    assert record.kind == "fact"
+    assert record.id in await run(tools["recall"], query="Which does the user prefer, tea or coffee?")
+
+
 def test_only_the_tools_that_are_allowed_are_given(memory: PersistentMemory) -> None:
     assert [tool.name for tool in memory_tools(memory, allow=["recall"])] == ["recall"]
     assert [tool.name for tool in memory_tools(memory.profile, allow=("forget", "recall", "forget"))] == [
@@ -171,6 +179,13 @@ async def test_what_models_write_instead_of_lists_and_defaults_is_understood(mem
     assert record.id in await run(tools["recall"], query="When is standup?", tags=None, limit="3")
 
 
+@pytest.mark.parametrize("copied", ["(id: {})", "id: {}", " {}\n"])
+async def test_an_id_is_understood_as_recall_shows_it(memory: PersistentMemory, copied: str) -> None:
+    record = await memory.remember("The deployment runs on Fridays")
+    answer = await run(by_name(memory_tools(memory))["forget"], id=copied.format(record.id))
+    assert answer == f"Memory forgotten (id: {record.id})"
+
+
 async def test_a_forgetful_model_cannot_reach_another_namespace() -> None:
     store = TemporaryStore()
     mine, theirs = (PersistentMemory(name, store=store, embedding=words()) for name in ("mine", "theirs"))
@@ -192,7 +207,7 @@ async def test_an_unreachable_memory_is_a_sentence_for_the_model_and_a_warning_f
     )
     result = await agent.run(task="Who am I?")
     (event,) = (message for message in result.messages if isinstance(message, ToolCallExecutionEvent))
-    assert event.content[0].content.startswith("The memory cannot be reached just now.")
+    assert event.content[0].content.startswith("The memory could not do that: it cannot be reached just now.")
     assert result.messages[-1].to_model_text() == "I do not know."
     assert "The tool recall failed" in caplog.text
 
@@ -229,6 +244,15 @@ async def test_what_was_captured_is_not_stored_again_by_the_tool(memory: Persist
             "User works as a nurse at Beta.",
             ["The user works as a nurse.", "The user works at Beta."],
         ),
+        (
+            "I live in Porto.",
+            "The user works at Beta. The user lives in Lisbon.",
+            ["The user lives in Lisbon.", "The user works at Beta."],
+        ),
+        ("My name is Sarah.", "My name is Sarah", ["The user's name is Sarah."]),
+        ("My name is Sarah.", "I am Claude, an AI", ["I am Claude, an AI", "The user's name is Sarah."]),
+        ("I am a nurse.", "I am an AI assistant.", ["I am an AI assistant.", "The user is a nurse."]),
+        ("I live in Porto.", "I live in Lisbon now", ["I live in Lisbon now"]),
         ("I have a dog named Rex.", "The user has a dog", ["The user has a dog named Rex."]),
         ("I have a dog named Rex.", "The user has a cat", ["The user has a cat", "The user has a dog named Rex."]),
         (
@@ -268,6 +292,29 @@ async def test_what_the_tools_answer_is_never_captured() -> None:
     assert [(record.source, record.content) for record in await memory.session.messages()] == [
         ("user", "When is the deployment of the web shop?"),
         ("listener", "On Fridays, then."),
+    ]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        call("forget", id="0" * 32),
+        call("remember"),
+        call("recall", query=" "),
+        call("forget", id="one\ntwo"),
+    ],
+)
+async def test_what_the_tools_refuse_is_never_captured(refused: CreateResult) -> None:
+    memory = PersistentMemory("team", session="today", store=TemporaryStore(), embedding=words())
+    agent = AssistantAgent("assistant", model(refused, "So be it."), tools=memory_tools(memory), memory=[memory])
+    async for _ in memory.observe(agent.run_stream(task="Forget the deployment of the web shop")):
+        pass
+    await agent.run(task="The deployment is on Friday.")
+    await memory.flush()
+    assert [record.content for record in await memory.session.messages()] == [
+        "Forget the deployment of the web shop",
+        "The deployment is on Friday.",
+        "So be it.",
     ]
 
 
