@@ -52,6 +52,36 @@ def test_the_commands_of_the_readme_exist() -> None:
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
+def test_the_quickstart_remembers_across_processes(home: Path, tmp_path: Path) -> None:
+    (script,) = re.findall(r"```py\n(.*?)```", README, re.DOTALL)
+    commands = re.findall(r'^python remember.py "(.*)"$', README, re.MULTILINE)
+    offline = script.replace(
+        "from autogen_ext.models.openai import OpenAIChatCompletionClient",
+        "from autogen_ext.models.replay import ReplayChatCompletionClient",
+    ).replace(
+        'OpenAIChatCompletionClient(model="gpt-4o-mini")', "ReplayChatCompletionClient([])\n    client.create = echo"
+    )
+    assert offline != script
+    echo = """
+async def echo(messages, **_):
+    from autogen_core.models import CreateResult, RequestUsage
+    seen = "\\n".join(str(message.content) for message in messages)
+    return CreateResult(
+        content=seen, finish_reason="stop", usage=RequestUsage(prompt_tokens=0, completion_tokens=0), cached=False
+    )
+"""
+    (tmp_path / "remember.py").write_text(echo + offline)
+    first, second = (
+        subprocess.run(
+            [sys.executable, "remember.py", task], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+        )
+        for task in commands
+    )
+    assert "TypeScript" in first.stdout
+    assert "- The user prefers TypeScript." in second.stdout
+    assert first.stderr == second.stderr == ""
+
+
 def test_the_demo_remembers_and_says_nothing_that_is_not_ours(home: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "OPENAI_API_KEY"}
     answer = subprocess.run(
