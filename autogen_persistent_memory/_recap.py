@@ -29,6 +29,8 @@ _ENDING = 0.7
 """The share of a story that its ending may take."""
 _LONGEST = 300
 _MOST_SENTENCES = 12
+_MORE = 0.05
+"""The share of messages that may be added to a conversation before its summary is made anew."""
 _LONGEST_MESSAGE = 1_500
 _LONGEST_SUMMARY = 1_200
 
@@ -73,9 +75,9 @@ class Recap:
         )
 
     def _gist_of(self, messages: Sequence[MemoryRecord]) -> list[str]:
-        """Lines for a summary; made anew only when it is of other messages than the last time."""
-        ids = tuple(record.id for record in messages)
-        if self._gist[0] != ids:
+        """Lines for a summary; made anew where one of its messages is gone, or there are many more than the last time."""
+        ids, known = tuple(record.id for record in messages), self._gist[0]
+        if ids[: len(known)] != known or len(ids) - len(known) > len(known) * _MORE:
             chosen = gist(messages, _MOST_SENTENCES)
             self._gist = (ids, [spoken(sentence.source, sentence.text, _LONGEST) for sentence in chosen])
         return self._gist[1]
