@@ -66,7 +66,7 @@ class Recap:
         before = missed[: len(missed) - len(ending)]
         lines = []
         if summary and any((record.sequence or 0) <= done for record in before):
-            lines.append(spoken(None, summary))
+            lines.append(_within(left, summary))
             before = [record for record in before if (record.sequence or 0) > done]
         return Story(
             summary=tuple(_affordable([*lines, *self._gist_of(before)], left)),
@@ -169,6 +169,13 @@ def _affordable(lines: Sequence[str], budget: int) -> list[str]:
             chosen.append(line)
             budget -= cost
     return chosen
+
+
+def _within(budget: int, summary: str) -> str:
+    """A summary as a line; of one for which there is no room, the beginning."""
+    line = spoken(None, summary)
+    cost = _cost(line)
+    return line if cost <= budget else spoken(None, summary, int(len(summary) * 0.8 * budget / cost))
 
 
 def _cost(line: str) -> int:
