@@ -54,7 +54,7 @@ class Recap:
     async def story(self, visible: VisibleText, budget: int) -> Story:
         """What an agent that sees these messages has missed, within so many tokens."""
         messages = await self._engine.holdings.messages(self._session, self._engine.clock())
-        missed = tuple(record for record in messages if not visible.shows(record))
+        missed = await in_thread(lambda: [record for record in messages if not visible.shows(record)])
         if not missed:
             return Story()
         summary, done = await self._minutes()
