@@ -29,6 +29,8 @@ _ENDING = 0.7
 """The share of a story that its ending may take."""
 _LONGEST = 300
 _MOST_SENTENCES = 12
+_MORE = 0.05
+"""The share of messages that may be added to a conversation before its summary is made anew."""
 _LONGEST_MESSAGE = 1_500
 _LONGEST_SUMMARY = 1_200
 
@@ -52,7 +54,7 @@ class Recap:
     async def story(self, visible: VisibleText, budget: int) -> Story:
         """What an agent that sees these messages has missed, within so many tokens."""
         messages = await self._engine.holdings.messages(self._session, self._engine.clock())
-        missed = tuple(record for record in messages if not visible.shows(record))
+        missed = await in_thread(lambda: [record for record in messages if not visible.shows(record)])
         if not missed:
             return Story()
         summary, done = await self._minutes()
@@ -64,7 +66,7 @@ class Recap:
         before = missed[: len(missed) - len(ending)]
         lines = []
         if summary and any((record.sequence or 0) <= done for record in before):
-            lines.append(spoken(None, summary))
+            lines.append(_within(left, summary))
             before = [record for record in before if (record.sequence or 0) > done]
         return Story(
             summary=tuple(_affordable([*lines, *self._gist_of(before)], left)),
@@ -73,9 +75,9 @@ class Recap:
         )
 
     def _gist_of(self, messages: Sequence[MemoryRecord]) -> list[str]:
-        """Lines for a summary; made anew only when it is of other messages than the last time."""
-        ids = tuple(record.id for record in messages)
-        if self._gist[0] != ids:
+        """Lines for a summary; made anew where one of its messages is gone, or there are many more than the last time."""
+        ids, known = tuple(record.id for record in messages), self._gist[0]
+        if ids[: len(known)] != known or len(ids) - len(known) > len(known) * _MORE:
             chosen = gist(messages, _MOST_SENTENCES)
             self._gist = (ids, [spoken(sentence.source, sentence.text, _LONGEST) for sentence in chosen])
         return self._gist[1]
@@ -167,6 +169,13 @@ def _affordable(lines: Sequence[str], budget: int) -> list[str]:
             chosen.append(line)
             budget -= cost
     return chosen
+
+
+def _within(budget: int, summary: str) -> str:
+    """A summary as a line; of one for which there is no room, the beginning."""
+    line = spoken(None, summary)
+    cost = _cost(line)
+    return line if cost <= budget else spoken(None, summary, int(len(summary) * 0.8 * budget / cost))
 
 
 def _cost(line: str) -> int:

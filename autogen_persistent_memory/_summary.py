@@ -16,6 +16,8 @@ _SHORTEST = 4
 _OF_USER = 1.5
 _WITH_FACTS = 2.0
 _MOST_READ = 2_000
+_MOST_CHARACTERS = 300_000
+"""So much is read of a conversation, in equal shares of its messages: an agent waits for it."""
 
 
 class Sentence(NamedTuple):
@@ -33,13 +35,15 @@ def gist(messages: Sequence[MemoryRecord], most: int) -> list[Sentence]:
     facts were drawn from most.
 
     Args:
-        messages: The conversation, in order. Of a very long one only the end is read.
+        messages: The conversation, in order. Of a very long one only the end is read, of very long messages their
+            beginnings.
         most: How many sentences.
     """
     said: list[tuple[Sentence, list[str], float]] = []
-    for record in messages[-_MOST_READ:]:
+    read = messages[-_MOST_READ:]
+    for record in read:
         weight = _WITH_FACTS if listed(record, FACTS) else _OF_USER if record.origin == "user" else 1.0
-        for text in sentences(record.content):
+        for text in _beginning(record.content, _MOST_CHARACTERS // len(read)):
             words = terms(text)
             if len(set(words)) >= _SHORTEST and tells_something(text) and not text.endswith("!"):
                 worth = weight * (1 + bool(names_within(text)) + says_when(text))
@@ -55,3 +59,8 @@ def gist(messages: Sequence[MemoryRecord], most: int) -> list[Sentence]:
         for word in said[best][1]:
             share[word] **= 2
     return [said[at][0] for at in sorted(chosen)]
+
+
+def _beginning(text: str, longest: int) -> list[str]:
+    """The first sentences of a text; of one that is too long, only whole ones."""
+    return sentences(text) if len(text) <= longest else sentences(text[:longest])[:-1]
