@@ -92,6 +92,7 @@ def _bare_id(value: object) -> object:
     )
 
 
+_Kind = Annotated[str, BeforeValidator(lambda kind: kind.strip().lower() if isinstance(kind, str) else kind)]
 _Words = Annotated[list[str], BeforeValidator(_as_list)]
 
 
@@ -178,7 +179,7 @@ class RememberTool(MemoryTool):
     parameters: ClassVar = {
         "content": (str, Field(description="One statement that can be understood by itself.")),
         "kind": (
-            str,
+            _Kind,
             Field(
                 None,
                 description="fact (the default), preference, decision (with its reason), lesson (what failed), context "
@@ -201,7 +202,7 @@ class RecallTool(MemoryTool):
     title = "recall"
     parameters: ClassVar = {
         "query": (str, Field(description="What you want to know, as a question or a few words.")),
-        "kind": (str, Field(None, description="Only memories of this kind, such as preference or decision.")),
+        "kind": (_Kind, Field(None, description="Only memories of this kind, such as preference or decision.")),
         "tags": (_Words, Field(None, description="Only memories that have all of these tags.")),
         "limit": (int, Field(None, description="How many memories at most.")),
     }

@@ -173,9 +173,9 @@ async def test_bad_arguments_of_the_model_come_back_as_a_sentence(
 
 async def test_what_models_write_instead_of_lists_and_defaults_is_understood(memory: PersistentMemory) -> None:
     tools = by_name(memory_tools(memory))
-    await run(tools["remember"], content="Standup is at nine", kind=None, tags="team, time", importance=5)
+    await run(tools["remember"], content="Standup is at nine", kind=" Temporary", tags="team, time", importance=5)
     (record,) = await memory.profile.records()
-    assert (record.kind, record.tags) == ("fact", ("team", "time"))
+    assert (record.kind, record.tags) == ("temporary", ("team", "time"))
     assert record.id in await run(tools["recall"], query="When is standup?", tags=None, limit="3")
 
 
