@@ -68,14 +68,14 @@ class ChromaConnection:
     async def examine(self) -> Inspection:
         """How the collections are: read from the folder itself, or as far as it can be seen through Chroma."""
         line = await self._joined()
-        if line.source.in_folder:
-            return await line.apart(self, line.source.examine)
-        return await self._call(survey)
+        folder = line.source.folder
+        return await self._call(survey) if folder is None else await line.apart(self, folder, folder.examine)
 
     async def clean(self, orphans: Sequence[Path]) -> Path | None:
         """Before a repair: make a backup and delete those indexes, if this is a folder; where the backup is."""
         line = await self._joined()
-        return await line.apart(self, lambda: line.source.clean(orphans)) if line.source.in_folder else None
+        folder = line.source.folder
+        return None if folder is None else await line.apart(self, folder, lambda: folder.clean(orphans))
 
     async def drop(self, name: str) -> None:
         """Delete a collection for good."""
@@ -122,7 +122,8 @@ class ChromaConnection:
 
     async def _unindexed(self) -> dict[str, set[str]]:
         await self.prepare()
-        return (await self._joined()).source.unindexed
+        folder = (await self._joined()).source.folder
+        return {} if folder is None else folder.unindexed
 
     async def _joined(self) -> ClientLine:
         if self._is_closed:

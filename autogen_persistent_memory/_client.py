@@ -31,6 +31,27 @@ _READERS = 8
 _CLOSING_SECONDS = 5.0
 
 
+class StoreFolder(Protocol):
+    """A folder with an embedded store, which can be looked into while no client is open."""
+
+    @property
+    def most_indexes(self) -> int:
+        """How many collections a client may have used before it is opened anew."""
+
+    @property
+    def unindexed(self) -> dict[str, set[str]]:
+        """By collection the ids of rows that were found without vectors when the client was opened."""
+
+    def pause(self, client: ClientAPI) -> None:
+        """Close a client, but keep the store for this process until it is opened again."""
+
+    def examine(self) -> Inspection:
+        """What lies in the store's folder; only while no client is open."""
+
+    def clean(self, orphans: Sequence[Path]) -> Path:
+        """Copy the documents to a new backup, and delete those indexes; where the backup is."""
+
+
 class ClientSource(Protocol):
     """What knows how to open a client. Its methods block, and are called in threads."""
 
@@ -43,16 +64,8 @@ class ClientSource(Protocol):
         """How many threads may write at a time."""
 
     @property
-    def in_folder(self) -> bool:
-        """Whether this process has the store in a folder."""
-
-    @property
-    def most_indexes(self) -> int | None:
-        """How many collections a client may have used before it is opened anew, if that matters."""
-
-    @property
-    def unindexed(self) -> dict[str, set[str]]:
-        """By collection the ids of rows that were found without vectors when the client was opened."""
+    def folder(self) -> StoreFolder | None:
+        """The folder that this process has the store in, if it is in one."""
 
     @property
     def breaker(self) -> Breaker:
@@ -66,15 +79,6 @@ class ClientSource(Protocol):
 
     def open(self) -> ClientAPI:
         """Open a client."""
-
-    def pause(self, client: ClientAPI) -> None:
-        """Close a client, but keep the store for this process until it is opened again."""
-
-    def examine(self) -> Inspection:
-        """What lies in the store's folder; only while no client is open."""
-
-    def clean(self, orphans: Sequence[Path]) -> Path:
-        """Copy the documents to a new backup, and delete those indexes; where the backup is."""
 
     def close(self, client: ClientAPI) -> None:
         """Close a client."""
@@ -122,13 +126,13 @@ class ClientLine:
         """Do the part of opening that is work of this machine alone."""
         await asyncio.get_running_loop().run_in_executor(self._readers, self._prepare, user)
 
-    async def apart(self, user: object, work: Callable[[], T]) -> T:
-        """Run work in a thread while the client is closed; whoever wants to use it meanwhile waits.
+    async def apart(self, user: object, folder: StoreFolder, work: Callable[[], T]) -> T:
+        """Run work on the store's folder in a thread while the client is closed; whoever wants to use it meanwhile waits.
 
         Raises:
             PersistentMemoryError: It failed; the message says what to do.
         """
-        return await asyncio.get_running_loop().run_in_executor(_closers, self._apart, user, work)
+        return await asyncio.get_running_loop().run_in_executor(_closers, self._apart, user, folder, work)
 
     async def leave(self, user: object) -> None:
         """One user less; the last one closes the client, once no call is under way any more."""
@@ -226,23 +230,23 @@ class ClientLine:
 
     def _make_room(self, client: ClientAPI) -> None:
         """Let the client go, to be opened anew by whoever uses it next, when it holds many collections in files and RAM."""
-        most = self.source.most_indexes
+        folder = self.source.folder
         with self._mutex:
-            if most is None or client is not self._client or len(collections_used(client)) <= most:
+            if folder is None or client is not self._client or len(collections_used(client)) <= folder.most_indexes:
                 return
             user = next(iter(self._users), None)
             if user is None or self._making_room:
                 return
             self._making_room = True
-        _closers.submit(self._let_go, user)
+        _closers.submit(self._let_go, user, folder)
 
-    def _let_go(self, user: object) -> None:
+    def _let_go(self, user: object, folder: StoreFolder) -> None:
         try:
-            self._apart(user, lambda: None)
+            self._apart(user, folder, lambda: None)
         finally:
             self._making_room = False
 
-    def _apart(self, user: object, work: Callable[[], T]) -> T:
+    def _apart(self, user: object, folder: StoreFolder, work: Callable[[], T]) -> T:
         while True:
             with self._mutex:
                 if user not in self._users:
@@ -258,7 +262,7 @@ class ClientLine:
             import_chroma()
             if client is not None:
                 self._until_idle()
-                self.source.pause(client)
+                folder.pause(client)
             return work()
         except PersistentMemoryError:
             raise

@@ -39,7 +39,6 @@ class Folder:
     """Opens Chroma on a folder, which it takes for this process."""
 
     local = True
-    in_folder = True
     writers = 1
 
     def __init__(self, path: str) -> None:
@@ -48,6 +47,10 @@ class Folder:
         self._mending: Mending | None = None
         self._is_known = False
         self.breaker = Breaker()
+
+    @property
+    def folder(self) -> Folder:
+        return self
 
     @cached_property
     def path(self) -> Path:
@@ -159,28 +162,12 @@ class Folder:
         )
 
 
-class _Elsewhere:
-    """A store that has no folder of its own for us to look into."""
-
-    in_folder = False
-    most_indexes: int | None = None
-    unindexed: dict[str, set[str]] = {}  # noqa: RUF012 (stays empty)
-
-    def pause(self, client: ClientAPI) -> None:
-        raise NotImplementedError
-
-    def examine(self) -> Inspection:
-        raise NotImplementedError
-
-    def clean(self, orphans: Sequence[Path]) -> Path:
-        raise NotImplementedError
-
-
-class Server(_Elsewhere):
+class Server:
     """Opens a client to a Chroma server, every call of which has a timeout."""
 
     local = False
     writers = 8
+    folder = None
 
     def __init__(self, config: ServerStoreConfig) -> None:
         self._config = config
@@ -277,11 +264,12 @@ class Server(_Elsewhere):
         )
 
 
-class Ram(_Elsewhere):
+class Ram:
     """Gives each id a database of its own in Chroma's one in-memory instance, which lives as long as the process."""
 
     local = True
     writers = 1
+    folder = None
 
     def __init__(self, id: str) -> None:
         self._id = id

@@ -23,7 +23,9 @@ class UnknownEmbedding(Embedding):
 
     @property
     def config(self) -> Any:
-        raise NotImplementedError("It is never dumped.")
+        raise PersistentMemoryError(
+            f"Of the embedding {self.id!r} only the id is known. Name it: --embedding module:function"
+        )
 
     async def _compute(self, texts: list[str]) -> Vectors:
         raise PersistentMemoryError(
