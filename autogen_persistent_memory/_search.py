@@ -78,7 +78,8 @@ class Search:
         )
         candidates = self._weigh(catalogue, records, near, matches)
         if not is_exclusive:
-            candidates = await self._up_to_date(catalogue, candidates, shelves, believed)
+            filled = [name for name, (_, records) in zip(shelves, found, strict=True) if records]
+            candidates = await self._up_to_date(catalogue, candidates, filled, believed)
         hits = rank(candidates, now=now, policy=self._policy, limit=self._limit, only_relevant=self._only_relevant)
         return [replace(hit, record=with_own_metadata(hit.record)) for hit in hits]
 
@@ -97,14 +98,16 @@ class Search:
     ) -> tuple[Near, list[MemoryRecord]]:
         """What a shelf holds that is near the vector or has the words, and how near each is.
 
-        A memory found by its words alone is at most as near as the farthest found by its vector.
+        A memory found by its words alone is at most as near as the farthest found by its vector, unless it says just what
+        is asked for: an approximate index misses one in some thousands.
         """
         fetch = max(self._limit, self._policy.candidates)
         ((near, records),) = await self._holdings.nearest(shelf, [vector], believed, fetch=fetch, enough=self._limit)
         more = [record for id in by_words if id not in near and (record := catalogue.record(id)) is not None]
         more = [record for record in more if believed.matches(record)]
         farthest = min(near.values(), default=0.0)
-        return near | {record.id: farthest for record in more}, records + more
+        missed = {record.id: 1.0 if record.content == self._query else farthest for record in more}
+        return near | missed, records + more
 
     def _weigh(
         self, catalogue: Catalogue, records: Sequence[MemoryRecord], near: Near, matches: KeywordMatches

@@ -11,7 +11,14 @@ import pytest
 from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.models import UserMessage
 
-from autogen_persistent_memory import EmbeddedStore, PersistentMemory, ServerStore, TemporaryStore
+from autogen_persistent_memory import (
+    CallableEmbedding,
+    EmbeddedStore,
+    PersistentMemory,
+    RecallPolicy,
+    ServerStore,
+    TemporaryStore,
+)
 
 DATA = Path(__file__).parent.parent / "benchmarks" / "data"
 
@@ -26,6 +33,23 @@ async def test_a_rare_word_finds_what_meaning_alone_would_miss(memory: Persisten
     found = await memory.recall("what was PROJ-1017?", limit=1)
     assert found.hits[0].record.content == "The ticket PROJ-1017 is about billing"
     assert found.hits[0].keywords > 0.3
+
+
+async def test_what_is_asked_for_word_by_word_comes_first_though_the_index_missed_it() -> None:
+    wanted, asked = "w2 wrote n143", list[str]()
+
+    def vectors(texts: list[str]) -> list[list[float]]:  # what an approximate index misses seems to be far away
+        return [[1.0, 0.0 if text == wanted and asked else 0.1 if text == "w0 wrote n143" else 2.0] for text in texts]
+
+    memory = PersistentMemory(
+        "ann",
+        store=TemporaryStore(),
+        embedding=CallableEmbedding(vectors, id="misses"),
+        policy=RecallPolicy(candidates=3),
+    )
+    await memory.remember_many([*(f"w0 wrote n{number}" for number in range(140, 150)), wanted])
+    asked.append(wanted)
+    assert (await memory.recall(wanted, limit=1)).hits[0].record.content == wanted
 
 
 async def test_an_answer_is_found_by_the_words_of_its_question(memory: PersistentMemory) -> None:
