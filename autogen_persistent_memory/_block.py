@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from ._config import RecallPolicy
 from ._conversation import NOTHING_FOUND, named, opening_of
@@ -195,10 +196,14 @@ def neutral(text: str) -> str:
 
 def break_words(text: str, words: Sequence[str]) -> str:
     """The text with a word joiner inside each of these words, so that a search for them fails."""
-    for word in words:
-        start, end = re.escape(word[: len(word) // 2]), re.escape(word[len(word) // 2 :])
-        text = re.sub(f"({start})({end})", rf"\1{WORD_JOINER}\2", text, flags=re.IGNORECASE)
-    return text
+    return _middles(tuple(words)).sub(WORD_JOINER, text) if words else text
+
+
+@lru_cache
+def _middles(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Matches in the middle of each of these words."""
+    halves = [(re.escape(word[: len(word) // 2]), re.escape(word[len(word) // 2 :])) for word in words]
+    return re.compile("|".join(f"(?<={start})(?={end})" for start, end in halves), re.IGNORECASE)
 
 
 _UNITS = (

@@ -63,18 +63,19 @@ def refusal(reason: str) -> str:
 
 def without_answers(text: str) -> str:
     """The text without what the memory's own tools told: AutoGen passes a tool's result on as what the agent says."""
-    return _ANSWER.sub("", text) if any(mark in text for mark in ("(id: ", NOTHING_FOUND, _REFUSED)) else text
+    may_tell = "(id: " in text or NOTHING_FOUND in text or _REFUSED in text
+    return _ANSWER.sub("", text) if may_tell else text
 
 
 def block_id_of(message: LLMMessage) -> str | None:
     """The id of the block that this message is, or None if it is part of the conversation."""
-    is_candidate = isinstance(message, SystemMessage) or (
+    match = _OPENING.match(message.content) if isinstance(message.content, str) else None
+    if match is None:
+        return None
+    is_ours = isinstance(message, SystemMessage) or (
         isinstance(message, UserMessage) and message.source == BLOCK_SOURCE
     )
-    if not is_candidate or not isinstance(message.content, str):
-        return None
-    match = _OPENING.match(message.content)
-    return match.group(1) if match else None
+    return match.group(1) if is_ours else None
 
 
 def text_of(message: LLMMessage) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from heapq import nlargest
+from operator import itemgetter
 from typing import NamedTuple
 
 from ._config import RecallPolicy
 from ._records import MemoryHit, MemoryRecord
 
+_DAY = 86_400
 _MIDPOINT_DAYS = 30
 _WIDTH_DAYS = 10
 _USES_WORTH_HALF = 5
@@ -34,7 +36,7 @@ class Candidate(NamedTuple):
 
 def recency(age: timedelta) -> float:
     """1 for a fresh memory, one half after thirty days, 0 in the long run."""
-    exponent = (age / timedelta(days=1) - _MIDPOINT_DAYS) / _WIDTH_DAYS
+    exponent = (age.total_seconds() / _DAY - _MIDPOINT_DAYS) / _WIDTH_DAYS
     return 1 / (1 + math.exp(min(exponent, 500)))
 
 
@@ -62,34 +64,58 @@ def similarities(candidates: Iterable[Candidate], policy: RecallPolicy) -> list[
 
 
 def contenders(
-    candidates: Sequence[Candidate], *, policy: RecallPolicy, limit: int, only_relevant: bool = False
+    candidates: Sequence[Candidate],
+    *,
+    policy: RecallPolicy,
+    limit: int,
+    only_relevant: bool = False,
+    unless: Callable[[MemoryRecord], bool] | None = None,
 ) -> list[tuple[float, Candidate]]:
     """Those that can be among the best, whatever their age and use, each with its similarity.
 
-    If asked, only those relevant enough to be injected.
+    If asked, only those relevant enough to be injected. Those that `unless` accepts are passed over; only those that would
+    get in otherwise are asked about.
     """
-    weighed = list(zip(similarities(candidates, policy), candidates, strict=True))
-    if only_relevant:
-        weighed = [pair for pair in weighed if pair[0] >= policy.least_similarity(pair[1].record.kind)]
-    if len(weighed) <= limit:
-        return weighed
-    bonuses = (0.0, *policy.kind_bonus.values())
-    least = nlargest(limit, (similarity for similarity, _ in weighed))[-1] - _COMPARABLE - max(bonuses) + min(bonuses)
-    return [pair for pair in weighed if pair[0] >= least]
+    weighed = zip(similarities(candidates, policy), candidates, strict=True)
+    worth = [
+        (similarity + _bonus(candidate.record, policy), similarity, candidate) for similarity, candidate in weighed
+    ]
+    least = -math.inf
+    chosen: list[tuple[float, Candidate]] = []
+    for value, similarity, candidate in sorted(worth, key=itemgetter(0), reverse=True):
+        if value < least:
+            break
+        if only_relevant and similarity < policy.least_similarity(candidate.record.kind):
+            continue
+        if unless is not None and unless(candidate.record):
+            continue
+        chosen.append((similarity, candidate))
+        if len(chosen) == limit:
+            least = value - _COMPARABLE
+    return chosen
 
 
 def rank(
-    candidates: Sequence[Candidate], *, now: datetime, policy: RecallPolicy, limit: int, only_relevant: bool = False
+    candidates: Sequence[Candidate],
+    *,
+    now: datetime,
+    policy: RecallPolicy,
+    limit: int,
+    only_relevant: bool = False,
+    unless: Callable[[MemoryRecord], bool] | None = None,
 ) -> list[MemoryHit]:
-    """The best candidates, best first; if asked, only those relevant enough to be injected.
+    """The best candidates, best first; if asked, only those relevant enough to be injected, and none `unless` accepts.
 
     Relevance decides what gets in: the most similar ones, where recency and frequency only tip the balance between
     those that are comparably similar. Confidence then orders them.
     """
-    relevant = contenders(candidates, policy=policy, limit=limit, only_relevant=only_relevant)
-    hits = [_score(similarity, candidate, now, policy) for similarity, candidate in relevant]
-    admitted = nlargest(limit, hits, key=relevance)
-    return in_order(admitted)
+    relevant = contenders(candidates, policy=policy, limit=limit, only_relevant=only_relevant, unless=unless)
+    weighed = [
+        (_relevance(similarity, *_life(candidate.record, now), _bonus(candidate.record, policy)), similarity, candidate)
+        for similarity, candidate in relevant
+    ]
+    admitted = nlargest(limit, weighed, key=itemgetter(0))
+    return in_order(_score(similarity, candidate, now, policy) for _, similarity, candidate in admitted)
 
 
 def in_order(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
@@ -99,9 +125,7 @@ def in_order(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
 
 def _score(similarity: float, candidate: Candidate, now: datetime, policy: RecallPolicy) -> MemoryHit:
     record = candidate.record
-    last_touch = max(time for time in (record.created_at, record.updated_at, record.last_used_at) if time)
-    how_recent = recency(now - last_touch)
-    how_frequent = frequency(record.uses)
+    how_recent, how_frequent = _life(record, now)
     score = (
         policy.similarity_weight * similarity
         + policy.recency_weight * how_recent
@@ -120,8 +144,18 @@ def _score(similarity: float, candidate: Candidate, now: datetime, policy: Recal
         particulars=policy.particulars_weight * candidate.particulars,
         speaker=policy.speaker_weight * candidate.is_by_named_speaker,
         question=-policy.question_weight * candidate.asks,
-        kind_bonus=policy.kind_bonus.get(record.kind, 0.0),
+        kind_bonus=_bonus(record, policy),
     )
+
+
+def _life(record: MemoryRecord, now: datetime) -> tuple[float, float]:
+    """How recently and how frequently a memory was needed."""
+    last_touch = max(record.created_at, record.updated_at, record.last_used_at or record.created_at)
+    return recency(now - last_touch), frequency(record.uses)
+
+
+def _bonus(record: MemoryRecord, policy: RecallPolicy) -> float:
+    return policy.kind_bonus.get(record.kind, 0.0)
 
 
 def _bounded(relevance: float) -> float:
@@ -133,4 +167,8 @@ def _bounded(relevance: float) -> float:
 
 def relevance(hit: MemoryHit) -> float:
     """By what a hit is admitted: its similarity, and to decide between comparable ones its age, use and kind."""
-    return hit.similarity + _COMPARABLE * (hit.recency + hit.frequency) / 2 + hit.kind_bonus
+    return _relevance(hit.similarity, hit.recency, hit.frequency, hit.kind_bonus)
+
+
+def _relevance(similarity: float, how_recent: float, how_frequent: float, bonus: float) -> float:
+    return similarity + _COMPARABLE * (how_recent + how_frequent) / 2 + bonus

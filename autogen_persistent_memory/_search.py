@@ -69,19 +69,24 @@ class Search:
             *(self._candidates(catalogue, name, vector, by_words[name], believed) for name in shelves)
         )
         near = {id: similarity for ids, _ in found for id, similarity in ids.items()}
-        records = newest_of_each_key(
-            record
-            for _, records in found
-            for record in records
-            if not (unless is not None and unless(record))
-            and not (self._only_relevant and catalogue.is_outdated(record))
-        )
+        records = newest_of_each_key(record for _, records in found for record in records)
+
+        def is_passed_over(record: MemoryRecord) -> bool:
+            return (unless is not None and unless(record)) or (self._only_relevant and catalogue.is_outdated(record))
+
         candidates = self._weigh(catalogue, records, near, matches)
         if not is_exclusive:
             filled = [name for name, (_, records) in zip(shelves, found, strict=True) if records]
-            candidates = await self._up_to_date(catalogue, candidates, filled, believed)
-        hits = rank(candidates, now=now, policy=self._policy, limit=self._limit, only_relevant=self._only_relevant)
-        return [replace(hit, record=with_own_metadata(hit.record)) for hit in hits]
+            candidates = await self._up_to_date(catalogue, candidates, filled, believed, is_passed_over)
+        hits = rank(
+            candidates,
+            now=now,
+            policy=self._policy,
+            limit=self._limit,
+            only_relevant=self._only_relevant,
+            unless=is_passed_over,
+        )
+        return [replace(hit, record=with_own_metadata(hit.record)) if hit.record.metadata else hit for hit in hits]
 
     def _search_words(
         self, catalogue: Catalogue, shelves: Sequence[ShelfName]
@@ -126,11 +131,22 @@ class Search:
         return list(map(Candidate._make, columns))
 
     async def _up_to_date(
-        self, catalogue: Catalogue, candidates: list[Candidate], shelves: Sequence[ShelfName], believed: Selection
+        self,
+        catalogue: Catalogue,
+        candidates: list[Candidate],
+        shelves: Sequence[ShelfName],
+        believed: Selection,
+        unless: Callable[[MemoryRecord], bool],
     ) -> list[Candidate]:
         """The candidates, without what another process superseded or deleted among those that can be chosen."""
         for look in range(_LOOKS):
-            chosen = contenders(candidates, policy=self._policy, limit=self._limit, only_relevant=self._only_relevant)
+            chosen = contenders(
+                candidates,
+                policy=self._policy,
+                limit=self._limit,
+                only_relevant=self._only_relevant,
+                unless=unless,
+            )
             looked_at = {candidate.record.id: candidate.record for _, candidate in chosen}
             if look == _LOOKS - 1:  # much was changed, so all are looked at
                 looked_at = {candidate.record.id: candidate.record for candidate in candidates}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ._ranking import relevance
 from ._records import FACTS, MemoryHit, listed
@@ -26,7 +27,7 @@ def varied(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
     """
     left = _distinct(sorted(hits, key=relevance, reverse=True))
     worth = [relevance(hit) for hit in left]
-    vocabularies = [frozenset(terms(hit.record.content[:_LONG])) for hit in left[:_COMPARED]]
+    vocabularies = [_vocabulary(hit.record.content[:_LONG]) for hit in left[:_COMPARED]]
     likeness = [0.0] * len(vocabularies)
     chosen: list[MemoryHit] = []
     remaining = list(range(len(vocabularies)))
@@ -54,6 +55,12 @@ def _distinct(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
     return kept
 
 
+@lru_cache(maxsize=4096)
+def _vocabulary(text: str) -> frozenset[str]:
+    return frozenset(terms(text))
+
+
+@lru_cache(maxsize=4096)
 def _said(content: str) -> tuple[str, ...]:
     """What a text states of the user or of who speaks, in whichever person; empty where that cannot be told."""
     if len(content) > _LONG:
