@@ -20,8 +20,6 @@ from ._threads import in_thread
 
 _BY_WORDS = 50
 _LOOKS = 3
-_MANY = 10_000
-"""In so many memories words are looked up in a thread: it would take the event loop milliseconds."""
 _LONGEST = 8_000
 """Characters of a query that count; an embedding reads far fewer."""
 
@@ -58,13 +56,10 @@ class Search:
         is_exclusive = self._holdings.connection.exclusive
         catalogue = await self._holdings.catalogue_in_step(patience=PATIENCE if self._only_relevant else None)
         shelves = [name for name in shelves if catalogue.saw(name) or not (is_exclusive and catalogue.is_built)]
-        embedding = asyncio.ensure_future(self._embedding.embed_query(catalogue.as_said(self._query)))
-        await asyncio.sleep(0)  # so that it is under way while the words are looked up
-        if len(catalogue) < _MANY:
-            matches, by_words = self._search_words(catalogue, shelves)
-        else:
-            matches, by_words = await in_thread(lambda: self._search_words(catalogue, shelves))
-        vector = await embedding
+        vector, (matches, by_words) = await asyncio.gather(
+            self._embedding.embed_query(catalogue.as_said(self._query)),
+            in_thread(lambda: self._search_words(catalogue, shelves)),
+        )
         found = await asyncio.gather(
             *(self._candidates(catalogue, name, vector, by_words[name], believed) for name in shelves)
         )
