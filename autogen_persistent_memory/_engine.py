@@ -7,11 +7,13 @@ import logging
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
+from ._ahead import one_ahead
 from ._breaker import automatic
 from ._config import RecallPolicy
 from ._content import redacted
@@ -128,19 +130,22 @@ class Engine:
     ) -> list[MemoryRecord]:
         """Store drafts, merging restatements and superseding what they replace; one record for each, in order."""
         records: list[MemoryRecord] = []
-        async with progress_of(len(drafts), "Remembering", progress) as done:
-            for start in range(0, len(drafts), _BATCH):
-                batch = await self._redacted(drafts[start : start + _BATCH])
-                vectors = await self._vectors(batch)
+        batches = (drafts[start : start + _BATCH] for start in range(0, len(drafts), _BATCH))
+        async with (
+            progress_of(len(drafts), "Remembering", progress) as done,
+            aclosing(one_ahead(self._ready_to_store, batches)) as ready,
+        ):
+            async for batch, vectors in ready:
                 records += await self._as_a_whole(partial(self._store_batch, shelf, batch, vectors))
                 done(len(batch))
         self._keep_house_soon()
         return records
 
-    async def _redacted(self, drafts: Sequence[Draft]) -> Sequence[Draft]:
-        if not self.policy.redact:
-            return drafts
-        return await in_thread(lambda: [redacted(draft) for draft in drafts])
+    async def _ready_to_store(self, drafts: Sequence[Draft]) -> tuple[Sequence[Draft], Vectors]:
+        """The drafts as they may be stored, with their vectors."""
+        if self.policy.redact:
+            drafts = await in_thread(lambda: [redacted(draft) for draft in drafts])
+        return drafts, await self._vectors(drafts)
 
     async def _vectors(self, items: Sequence[Draft] | Sequence[MemoryRecord]) -> Vectors:
         return await embedded(items, self.embedding)
@@ -174,7 +179,7 @@ class Engine:
         ends = {record.id: draft.ends for record, draft in pairs if draft.ends is not None}
         resolved = resolve(newcomers, known, now, ends)
         vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
-        await self.holdings.shelf(shelf).put(resolved.new, [vector_of[record.id] for record in resolved.new])
+        await self.holdings.shelf(shelf).add(resolved.new, [vector_of[record.id] for record in resolved.new])
         await self.holdings.shelf(shelf).amend(resolved.changed)
         catalogue = await self.holdings.catalogue()
         await in_thread(lambda: catalogue.put(shelf, [*resolved.new, *resolved.changed]))

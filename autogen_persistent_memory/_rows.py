@@ -73,6 +73,11 @@ def to_metadata(record: MemoryRecord) -> Metadata:
     }
 
 
+def to_new_metadata(record: MemoryRecord) -> Metadata:
+    """The metadata of a row that is not there yet: without what does not apply, since dropping it takes time as well."""
+    return {name: value for name, value in to_metadata(record).items() if value is not None}
+
+
 def to_usage(record: MemoryRecord) -> Metadata:
     """The part of the metadata that counts how often a record was used."""
     return {"uses": record.uses or None, "last_used_at": _to_microseconds(record.last_used_at)}

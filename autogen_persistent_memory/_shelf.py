@@ -15,7 +15,7 @@ from ._collection import Caller, NamespaceCollection, delete_rows, get_collectio
 from ._embeddings import Vector, Vectors
 from ._errors import StoreUnavailableError
 from ._records import MemoryRecord, Selection
-from ._rows import Metadata, to_metadata, to_record, to_usage, to_where
+from ._rows import Metadata, to_metadata, to_new_metadata, to_record, to_usage, to_where
 from ._store import Embed, Near, ShelfName
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ class ChromaShelf(NamespaceCollection):
     ) -> None:
         super().__init__(call, namespace, name, embedding_id)
         self._unindexed = unindexed
+
+    async def add(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+        for part in _chunks(len(records)):
+            await self.write(partial(_upsert, records=records[part], vectors=vectors[part], metadata=to_new_metadata))
 
     async def put(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
         for part in _chunks(len(records)):
@@ -144,7 +148,8 @@ class ChromaShelf(NamespaceCollection):
                 page = await self._old(partial(self._get_from, ids=ids))
                 vectors = await (self._kept(page, embed) if keep else embed(page))
                 for part in _chunks(len(page)):
-                    await self._new(partial(_upsert, records=page[part], vectors=vectors[part]))
+                    metadata = to_metadata if copied else to_new_metadata
+                    await self._new(partial(_upsert, records=page[part], vectors=vectors[part], metadata=metadata))
                 done(len([id for id in ids if id not in copied]))
             for part in _chunks(len(gone)):
                 await self._new(partial(delete_rows, ids=gone[part]))
@@ -199,14 +204,19 @@ def _chunks(count: int) -> list[slice]:
     return [slice(start, start + _WRITE_CHUNK) for start in range(0, count, _WRITE_CHUNK)]
 
 
-def _upsert(collection: Collection, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+def _upsert(
+    collection: Collection,
+    records: Sequence[MemoryRecord],
+    vectors: Vectors,
+    metadata: Callable[[MemoryRecord], Metadata] = to_metadata,
+) -> None:
     import numpy as np
 
     collection.upsert(
         ids=[record.id for record in records],
         embeddings=np.asarray(vectors, dtype=np.float32),
         documents=[record.content for record in records],
-        metadatas=[to_metadata(record) for record in records],
+        metadatas=[metadata(record) for record in records],
     )
 
 

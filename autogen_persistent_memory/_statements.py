@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 
 _APOSTROPHES = str.maketrans("\u2019\u2018\u02bc", "'''")
 _SHORTENED = {"can't": "can", "won't": "will", "shan't": "shall"}
@@ -16,8 +17,11 @@ def statement(text: str) -> tuple[str, ...]:
     Deliberately strict: texts that differ in a number, a name, a negation or any other word or sign are two
     statements, since a memory merged wrongly is a memory lost.
     """
-    if len(text) > _LONG:
-        return (text,)
+    return _stated(text) if len(text) <= _LONG else (text,)
+
+
+@lru_cache(maxsize=2048)
+def _stated(text: str) -> tuple[str, ...]:
     words = unicodedata.normalize("NFC", text).translate(_APOSTROPHES).split()
     if words and words[-1].rstrip(_FINAL)[-1:].isalnum():
         words[-1] = words[-1].rstrip(_FINAL)

@@ -59,6 +59,9 @@ class Shelf(Protocol):
     Reading a shelf that was never written finds nothing and creates nothing.
     """
 
+    async def add(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+        """Store new records with their vectors."""
+
     async def put(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
         """Store records with their vectors, replacing those of the same id."""
 

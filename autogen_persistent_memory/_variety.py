@@ -48,23 +48,22 @@ def _distinct(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
     kept: list[MemoryHit] = []
     speakers: defaultdict[tuple[str, ...], set[str | None]] = defaultdict(set)
     for hit in hits:
-        said, source = _said(hit.record.content), hit.record.source
+        content, source = hit.record.content, hit.record.source
+        said = _said(content) if len(content) <= _LONG else ()
         if not said or not (speakers[said] and (source is None or None in speakers[said] or source in speakers[said])):
             kept.append(hit)
         speakers[said].add(source)
     return kept
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def _vocabulary(text: str) -> frozenset[str]:
     return frozenset(terms(text))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def _said(content: str) -> tuple[str, ...]:
-    """What a text states of the user or of who speaks, in whichever person; empty where that cannot be told."""
-    if len(content) > _LONG:
-        return ()
+    """What a text states of the user or of who speaks, in whichever person."""
     words = [_SAME_PERSON.get(word.lower(), word) for word in statement(content)]
     words = [word for word in words if word and word.lower() not in _FILLERS]
     if words and words[0].endswith("s") and words[0].islower():
