@@ -3,9 +3,11 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import aclosing
 
 import pytest
 
+from autogen_persistent_memory._ahead import one_ahead
 from autogen_persistent_memory._threads import DaemonPool, run_without_loop
 
 
@@ -66,3 +68,38 @@ def test_a_coroutine_that_waits_for_nothing_needs_no_loop() -> None:
     assert run_without_loop(answer()) == 42
     with pytest.raises(RuntimeError, match="event loop"):
         run_without_loop(asyncio.sleep(0.01))
+
+
+async def test_the_next_batch_is_prepared_while_one_is_used() -> None:
+    begun: list[int] = []
+    second_begun = asyncio.Event()
+
+    async def prepare(batch: int) -> int:
+        begun.append(batch)
+        if batch == 2:
+            second_begun.set()
+        return 10 * batch
+
+    async with aclosing(one_ahead(prepare, [1, 2, 3])) as ready:
+        assert await anext(ready) == 10
+        await asyncio.wait_for(second_begun.wait(), 5)
+        assert begun == [1, 2]
+        assert [result async for result in ready] == [20, 30]
+
+
+async def test_what_is_prepared_ahead_is_given_up_with_what_uses_it() -> None:
+    given_up = asyncio.Event()
+
+    async def prepare(batch: int) -> int:
+        try:
+            return batch if batch == 1 else await asyncio.Future()
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
+
+    with pytest.raises(ZeroDivisionError):
+        async with aclosing(one_ahead(prepare, [1, 2])) as ready:
+            async for _ in ready:
+                await asyncio.sleep(0)
+                raise ZeroDivisionError
+    await asyncio.wait_for(given_up.wait(), 5)
