@@ -57,7 +57,7 @@ class Story:
 
     def tells(self, record: MemoryRecord) -> bool:
         """Whether a message stands in it."""
-        return record in self.told or spoken(record.source, record.content) in self.summary
+        return record in self.told or (bool(self.summary) and spoken(record.source, record.content) in self.summary)
 
 
 def paste(hits: Sequence[MemoryHit], max_tokens: int | None = None) -> Block:
@@ -75,7 +75,7 @@ def answer(hits: Sequence[MemoryHit], *, limit: int, max_tokens: int) -> Block:
     def compose(chosen: Sequence[MemoryHit]) -> str:
         return "\n".join(f"{_line(hit)} {named(hit.record)}" for hit in chosen) or NOTHING_FOUND
 
-    return _fit(varied(hits), max_tokens, compose, limit)
+    return _fit(varied(hits, limit), max_tokens, compose, limit)
 
 
 def render(
@@ -99,7 +99,7 @@ def render(
             lines += section(kind, [f"{_line(hit)} ({age_in_words(now - hit.record.updated_at)})" for hit in of_kind])
         return "\n".join([*lines, *section("ending", story.ending), CLOSING])
 
-    block = _fit(varied(hits), policy.max_tokens, compose, policy.limit)
+    block = _fit(varied(hits, policy.limit), policy.max_tokens, compose, policy.limit)
     return replace(block, hits=tuple(in_order(block.hits)), told=story.told)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal
 
 from autogen_core.model_context import ChatCompletionContext
@@ -13,6 +14,7 @@ from ._patterns import lazy
 from ._records import MemoryRecord
 
 BLOCK_SOURCE = "memory"
+_LONG = 5_000
 NOTHING_FOUND = "No relevant memories found."
 _REQUEST = lazy(
     r"""
@@ -135,7 +137,12 @@ def is_handoff(text: str) -> bool:
 
 
 def tells_something(text: str) -> bool:
-    """Whether a message holds a sentence that is neither a question nor a request."""
+    """Whether a message holds a sentence that is neither a question nor a request; a very long one does."""
+    return len(text) > _LONG or _tells_something(text)
+
+
+@lru_cache(maxsize=2048)
+def _tells_something(text: str) -> bool:
     return any(
         sentence.strip() and not sentence.endswith("?") and not _REQUEST.match(sentence)
         for sentence in _SENTENCE_END.split(text)

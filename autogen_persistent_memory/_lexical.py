@@ -147,15 +147,15 @@ class KeywordIndex:
 
     def beside(self, worth: Mapping[str, float]) -> list[float]:
         """For each of these memories what those right before and after it in its session are worth together."""
-        import numpy as np
-
-        slots = np.array([self._slots.get(id, -1) for id in worth], dtype=np.intp)
-        by_slot = np.zeros(len(self._ids) + 1, dtype=np.float32)  # one more, for -1: no such memory
-        by_slot[slots] = list(worth.values())
-        by_slot[-1] = 0
-        before, after = (np.append(links.view, -1)[slots] for links in (self._previous, self._following))
-        together: list[float] = (by_slot[before] + by_slot[after]).tolist()
-        return together
+        if not self._slots:
+            return [0.0] * len(worth)
+        slots = [self._slots.get(id, -1) for id in worth]
+        by_slot = {slot: value for slot, value in zip(slots, worth.values(), strict=True) if slot >= 0}
+        before, after = (links.view[slots].tolist() for links in (self._previous, self._following))
+        return [
+            by_slot.get(previous, 0.0) + by_slot.get(following, 0.0) if slot >= 0 else 0.0
+            for slot, previous, following in zip(slots, before, after, strict=True)
+        ]
 
     def particulars(self, ids: Iterable[str]) -> list[int]:
         """Of each of these memories how many particulars it tells: whether it says when, and whether it names something."""
@@ -258,10 +258,12 @@ class KeywordMatches:
         """For each of these memories its match, and its session's; 0 for one that is not in the index."""
         import numpy as np
 
-        size = len(self._keywords)  # what was written since the search lies beyond
-        slots = np.array([min(self._index._slots.get(id, size), size) for id in ids], dtype=np.intp)
+        slots = np.array([self._index._slots.get(id, -1) for id in ids], dtype=np.intp)
+        slots[slots >= len(self._keywords)] = -1  # written since the search
+        if not len(self._keywords):
+            return [0.0] * len(slots), [0.0] * len(slots)
         keywords, session = (
-            np.append(values, np.float32(0))[slots].tolist() for values in (self._keywords, self._session)
+            np.where(slots >= 0, values[slots], 0).tolist() for values in (self._keywords, self._session)
         )
         return keywords, session
 

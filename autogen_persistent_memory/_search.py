@@ -121,7 +121,7 @@ class Search:
         told = zip(records, catalogue.particulars(ids), strict=True)
         particulars = [count if record.kind == "interaction" else 0 for record, count in told]
         by_named = [record.source in named for record in records]
-        asks = [record.content.rstrip()[-1:] == "?" for record in records]
+        asks = [record.content.rstrip().endswith("?") for record in records]
         columns = zip(records, cosines, keywords, sessions, beside, particulars, by_named, asks, strict=True)
         return list(map(Candidate._make, columns))
 

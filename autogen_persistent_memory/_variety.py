@@ -19,11 +19,12 @@ _FILLERS = frozenset(("really", "actually", "definitely", "absolutely", "totally
 _SAME_PERSON = {"the": "", "i": "", "user": "", "my": "", "user's": "", "am": "is", "have": "has"}
 
 
-def varied(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
+def varied(hits: Iterable[MemoryHit], wanted: int) -> list[MemoryHit]:
     """The hits, the most relevant first, without repetitions.
 
-    One that is much like another comes after those that are nearly as relevant and say something else. It repeats the
-    other if it is the same statement, but for who is called what and for fillers, from the same speaker.
+    Among twice as many as are wanted, one that is much like another comes after those that are nearly as relevant and say
+    something else. It repeats the other if it is the same statement, but for who is called what and for fillers, from the
+    same speaker.
     """
     left = _distinct(sorted(hits, key=relevance, reverse=True))
     worth = [relevance(hit) for hit in left]
@@ -31,13 +32,13 @@ def varied(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
     likeness = [0.0] * len(vocabularies)
     chosen: list[MemoryHit] = []
     remaining = list(range(len(vocabularies)))
-    while remaining:
+    while remaining and len(chosen) < 2 * wanted:
         best = max(remaining, key=lambda at: worth[at] - _LIKENESS_COSTS * likeness[at])
         remaining.remove(best)
         chosen.append(left[best])
         for other in remaining:
             likeness[other] = max(likeness[other], _likeness(vocabularies[other], vocabularies[best]))
-    return chosen + left[_COMPARED:]
+    return chosen + [left[at] for at in remaining] + left[_COMPARED:]
 
 
 def _distinct(hits: Iterable[MemoryHit]) -> list[MemoryHit]:

@@ -10,7 +10,7 @@ from autogen_persistent_memory._variety import varied
 
 
 def contents(*hits: MemoryHit) -> list[str]:
-    return [one.record.content for one in varied(hits)]
+    return [one.record.content for one in varied(hits, 10)]
 
 
 REPEATED = [
@@ -49,7 +49,7 @@ def test_what_says_something_else_is_no_repetition(one: str, other: str) -> None
 
 def test_the_same_words_of_two_speakers_are_two_memories() -> None:
     ann, bob = hit("I love hiking", 0.9, source="Ann"), hit("I love hiking", 0.8, source="Bob")
-    assert varied([ann, bob]) == [ann, bob]
+    assert varied([ann, bob], 10) == [ann, bob]
 
 
 def test_one_much_like_another_comes_after_what_is_nearly_as_relevant() -> None:
@@ -69,7 +69,7 @@ def test_a_message_whose_facts_are_shown_is_left_out() -> None:
 def test_many_hits_do_not_take_long() -> None:
     many = [hit(f"{number} bottles of beer on the wall number {number * 7}", 0.5) for number in range(2000)]
     started = time.perf_counter()
-    assert len(varied(many)) == 2000
+    assert len(varied(many, 10)) == 2000
     assert time.perf_counter() - started < 1
 
 
