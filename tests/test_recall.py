@@ -38,8 +38,13 @@ async def test_a_rare_word_finds_what_meaning_alone_would_miss(memory: Persisten
 async def test_what_is_asked_for_word_by_word_comes_first_though_the_index_missed_it() -> None:
     wanted, asked = "w2 wrote n143", list[str]()
 
-    def vectors(texts: list[str]) -> list[list[float]]:  # what an approximate index misses seems to be far away
-        return [[1.0, 0.0 if text == wanted and asked else 0.1 if text == "w0 wrote n143" else 2.0] for text in texts]
+    def vector(text: str) -> list[float]:
+        if text == wanted:
+            return [1.0, 0.0] if asked else [-1.0, 0.0]  # what an approximate index misses seems to be far away
+        return [1.0, 0.1 if text == "w0 wrote n143" else 2.0]
+
+    def vectors(texts: list[str]) -> list[list[float]]:
+        return [vector(text) for text in texts]
 
     memory = PersistentMemory(
         "ann",
