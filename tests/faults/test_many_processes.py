@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -195,6 +195,29 @@ asyncio.run(main())
 """
 
 
+RAW = """
+import chromadb, threading, uuid
+from toys import word_vectors
+
+def write(number, until, taken):
+    client = chromadb.HttpClient("127.0.0.1", int(port))
+    collection = client.get_or_create_collection(f"{name}-{number}", embedding_function=None)
+    started = 0
+    while started < until:
+        started = time.monotonic()
+        collection.upsert(ids=[uuid.uuid4().hex], embeddings=word_vectors(["a text"]), documents=["a text"])
+        taken.append(time.monotonic() - started)
+
+print("ready", flush=True)
+sys.stdin.readline()
+taken, until = [], time.monotonic() + float(numbers[1])
+threads = [threading.Thread(target=write, args=(number, until, taken)) for number in range(int(numbers[0]))]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(json.dumps(taken), flush=True)
+"""
+
+
 @asynccontextmanager
 async def server(folder: Path) -> AsyncIterator[int]:
     running = run_chroma(folder)
@@ -205,6 +228,19 @@ async def server(folder: Path) -> AsyncIterator[int]:
         await asyncio.to_thread(running.__exit__, None, None, None)
 
 
+async def at_once(port: int, work: Sequence[tuple[object, ...]]) -> list[Any]:
+    """What processes report that are ready before any of them begins."""
+    workers = [await start(str(code), port, *arguments) for code, *arguments in work]
+    for worker in workers:
+        assert await said_by(worker) == "ready"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write(b"go\n")
+    reports = [json.loads(await said_by(worker)) for worker in workers]
+    assert [await worker.wait() for worker in workers] == [0] * len(workers)
+    return reports
+
+
 @pytest.mark.parametrize(
     ("processes", "agents", "seconds"), [(2, 6, 5), pytest.param(4, 25, 60, marks=pytest.mark.soak)]
 )
@@ -212,14 +248,8 @@ async def test_many_agents_read_and_write_without_an_error(
     tmp_path: Path, processes: int, agents: int, seconds: int
 ) -> None:
     async with server(tmp_path) as port:
-        workers = [await start(AGENTS, port, "load", number, agents, seconds) for number in range(processes)]
-        for worker in workers:
-            assert await said_by(worker) == "ready"
-        for worker in workers:
-            assert worker.stdin is not None
-            worker.stdin.write(b"go\n")
-        reports: list[dict[str, Any]] = [json.loads(await said_by(worker)) for worker in workers]
-        assert [await worker.wait() for worker in workers] == [0] * processes
+        work = [(AGENTS, "load", number, agents, seconds) for number in range(processes)]
+        reports: list[dict[str, Any]] = await at_once(port, work)
         assert [error for report in reports for error in report["errors"]] == []
         facts, said = ({key: list[str]() for report in reports for key in report[part]} for part in ("facts", "said"))
         for report in reports:
@@ -238,3 +268,7 @@ async def test_many_agents_read_and_write_without_an_error(
             p50, p95 = statistics.median(taken), taken[int(0.95 * len(taken))]
             print(f"{what:10} {len(taken):6} calls, p50 {1000 * p50:6.0f} ms, p95 {1000 * p95:6.0f} ms")
         print(f"{processes} processes x {agents} agents, {seconds} s: {calls / seconds:.0f} calls a second")
+        alone = await at_once(port, [(RAW, f"alone-{number}", agents, seconds / 4) for number in range(processes)])
+        upserts = sorted(taken for report in alone for taken in report)
+        a_second, p50 = len(upserts) / (seconds / 4), statistics.median(upserts)
+        print(f"Chroma alone, as many writers: {a_second:.0f} upserts a second, p50 {1000 * p50:.0f} ms")
