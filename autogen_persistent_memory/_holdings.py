@@ -135,9 +135,11 @@ class Holdings:
             found = await self.shelf("session").select(Selection(session=session))
         return in_order(record for record in found if record.is_current(now))
 
-    async def adopt(self, shelf: ShelfName, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+    async def adopt(
+        self, shelf: ShelfName, records: Sequence[MemoryRecord], vectors: Vectors, *, are_new: bool = False
+    ) -> None:
         """Store records just as they are. Hold the namespace's lock meanwhile."""
-        await self.shelf(shelf).put(records, vectors)
+        await (self.shelf(shelf).add if are_new else self.shelf(shelf).put)(records, vectors)
         numbers = await self._known_numbers()
         for record in records:
             if record.session is not None and (shelf, record.session) in numbers:

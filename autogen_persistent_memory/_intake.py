@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -81,15 +81,16 @@ class Intake:
         for line in batch:
             if _is_later(line.record, latest[line.record.id].record if line.record.id in latest else None):
                 latest[line.record.id] = line
-        lines = await _news(holdings, shelf, latest)
+        lines = [line for group in await _news(holdings, shelf, latest.values()) for line in group]
         vectors = await self._vectors(lines)
         vector_of = {line.record.id: vector for line, vector in zip(lines, vectors, strict=True)}
 
         async def store() -> int:
-            still_news = await _news(holdings, shelf, {line.record.id: line for line in lines})
-            records = [line.record for line in still_news]
-            await holdings.adopt(shelf, records, [vector_of[record.id] for record in records])
-            return len(records)
+            missing, changed = await _news(holdings, shelf, lines)
+            for news, are_new in ((missing, True), (changed, False)):
+                records = [line.record for line in news]
+                await holdings.adopt(shelf, records, [vector_of[record.id] for record in records], are_new=are_new)
+            return len(missing) + len(changed)
 
         if lines:
             self.written += await holdings.as_a_whole(store)
@@ -129,10 +130,14 @@ class Intake:
         return self._holdings[1]
 
 
-async def _news(holdings: Holdings, shelf: ShelfName, lines: Mapping[str, RecordLine]) -> list[RecordLine]:
-    """Those that are not there, or changed later than what is."""
-    there = {record.id: record for record in await holdings.shelf(shelf).get(list(lines))}
-    return [line for id, line in lines.items() if _is_later(line.record, there.get(id))]
+async def _news(
+    holdings: Holdings, shelf: ShelfName, lines: Iterable[RecordLine]
+) -> tuple[list[RecordLine], list[RecordLine]]:
+    """Those that are not there, and those that changed later than what is."""
+    by_id = {line.record.id: line for line in lines}
+    there = {record.id: record for record in await holdings.shelf(shelf).get(list(by_id))}
+    missing = [line for id, line in by_id.items() if id not in there]
+    return missing, [by_id[id] for id, record in there.items() if _is_later(by_id[id].record, record)]
 
 
 def _is_later(record: MemoryRecord, than: MemoryRecord | None) -> bool:

@@ -1,6 +1,6 @@
 """The stores that are measured, filled once a run: the same memories in ours and in `ChromaDBVectorMemory`'s.
 
-Ours are filled through the public API: half of the memories are facts, half are messages of conversations, so that both of a
+Ours are filled through `import_memories`: half of the memories are facts, half are messages of conversations, so that both of a
 namespace's collections are searched. A loop of their `add` would take a quarter of an hour for 100,000, so theirs are
 filled through Chroma, with the rows that `add` writes.
 """
@@ -8,30 +8,43 @@ filled through Chroma, with the rows that `add` writes.
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from autogen_agentchat.messages import TextMessage
 from contestants import NAMESPACE, EmbeddingName, embed, their_collection, theirs
 from corpus import FACTS, MESSAGES, PEOPLE, Writer
 from measuring import processes
 from scales import Scale
 from tqdm import tqdm
 
-from autogen_persistent_memory import CallableEmbedding, EmbeddedStore, MiniLMEmbedding, PersistentMemory
+from autogen_persistent_memory import CallableEmbedding, EmbeddedStore, MiniLMEmbedding, import_memories
 
 SESSION = 40
 CHUNK = 1000
 IN_RAM = Path("/dev/shm")
 ROOM = 4e9
+PLAIN = {
+    **dict.fromkeys(
+        ("key", "source", "session", "sequence", "expires_at", "last_used_at", "superseded_by", "superseded_at")
+    ),
+    "tags": [],
+    "origin": "application",
+    "uses": 0,
+    "pinned": False,
+    "mime_type": "text/plain",
+    "metadata": {},
+}
+"""The fields of a record about which there is nothing to say."""
 Vectors = Callable[[Sequence[str]], Any]
 Done = Callable[[int], Any]
 
@@ -152,7 +165,7 @@ def facts_and_messages(size: int) -> tuple[list[str], list[str]]:
 
 
 def step_by_step(done: Done) -> Callable[[int, int], None]:
-    """What `remember_many` reports its progress to."""
+    """What `import_memories` reports its progress to."""
     before = 0
 
     def report(now: int, total: int) -> None:
@@ -163,20 +176,39 @@ def step_by_step(done: Done) -> Callable[[int, int], None]:
     return report
 
 
+async def _import(
+    folder: str, embedding: CallableEmbedding, records: Sequence[Mapping[str, object]], done: Done
+) -> None:
+    """Fill a store of ours with records, each as a line of an export: to remember them anew would take three times as long."""
+    header = {"type": "header", "format": "autogen-persistent-memory", "version": 1, "schema": 1, "count": len(records)}
+    at = datetime.now(timezone.utc) - timedelta(days=1)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+        file.write(json.dumps(header) + "\n")
+        for number, record in enumerate(records):
+            time = (at + timedelta(milliseconds=number)).isoformat()
+            line = {"type": "record", "id": uuid.UUID(int=number).hex, "created_at": time, "updated_at": time}
+            file.write(json.dumps({**PLAIN, **line, **record}) + "\n")
+        file.write(json.dumps({"type": "end", "count": len(records)}) + "\n")
+        file.seek(0)
+        await import_memories(EmbeddedStore(folder), file, embedding=embedding, progress=step_by_step(done))
+
+
 async def _fill_ours(folder: str, embedding: EmbeddingName, vectors: Vectors, size: int, done: Done) -> None:
     id = MiniLMEmbedding.id if embedding == "minilm" else "words-384"
-    options: dict[str, Any] = {"store": EmbeddedStore(folder), "embedding": CallableEmbedding(vectors, id=id)}
     facts, messages = facts_and_messages(size)
-    async with PersistentMemory(NAMESPACE, **options) as memory:
-        await memory.remember_many(facts, progress=step_by_step(done))
-        for start in range(0, len(messages), SESSION):
-            said = messages[start : start + SESSION]
-            speakers = PEOPLE[start // SESSION % 12], PEOPLE[(start // SESSION + 5) % 12]
-            async with PersistentMemory(NAMESPACE, session=f"session-{start}", extractor=None, **options) as session:
-                await session.extract(
-                    [TextMessage(source=speakers[turn % 2], content=text) for turn, text in enumerate(said)]
-                )
-            done(len(said))
+    records: list[Mapping[str, object]] = [
+        {"shelf": "profile", "namespace": NAMESPACE, "content": text, "kind": "fact"} for text in facts
+    ]
+    for number, text in enumerate(messages):
+        session, turn = divmod(number, SESSION)
+        said = {
+            "source": PEOPLE[(session + 5 * (turn % 2)) % 12],
+            "session": f"session-{session}",
+            "sequence": turn + 1,
+        }
+        shared = {"shelf": "session", "namespace": NAMESPACE, "content": text, "kind": "interaction"}
+        records.append({**shared, **said})
+    await _import(folder, CallableEmbedding(vectors, id=id), records, done)
 
 
 async def _fill_theirs(
@@ -203,14 +235,10 @@ async def _fill_theirs(
 
 
 async def _fill_users(folder: str, scale: Scale, done: Done) -> None:
-    options: dict[str, Any] = {
-        "store": EmbeddedStore(folder),
-        "embedding": CallableEmbedding(Remembered("words"), id="words-384"),
-    }
     writer = Writer(seed=3)
-    async with PersistentMemory("keeps-the-store-open", **options) as first:
-        await first.remember("The store stays open from here on")
-        for user in range(scale.users):
-            async with PersistentMemory(f"user-{user}", **options) as memory:
-                await memory.remember_many(writer.texts(FACTS, scale.memories_of_user))
-            done(scale.memories_of_user)
+    records = [
+        {"shelf": "profile", "namespace": f"user-{user}", "content": text, "kind": "fact"}
+        for user in range(scale.users)
+        for text in writer.texts(FACTS, scale.memories_of_user)
+    ]
+    await _import(folder, CallableEmbedding(Remembered("words"), id="words-384"), records, done)
