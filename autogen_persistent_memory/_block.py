@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from ._config import RecallPolicy
 from ._conversation import NOTHING_FOUND, named, opening_of
+from ._patterns import lazy
 from ._ranking import in_order
 from ._records import MemoryHit, MemoryRecord
 from ._tokens import count_tokens
@@ -22,8 +23,8 @@ CLOSING = "</memory>"
 WORD_JOINER = "\u2060"
 
 _BETWEEN = r"[^\w<＜﹤]{0,8}"  # also what cannot be seen
-_TAG = re.compile(rf"[<＜﹤](?={_BETWEEN.join(('', *'memory'))})", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_TAG = lazy(rf"[<＜﹤](?={_BETWEEN.join(('', *'memory'))})", re.IGNORECASE)
+_CONTROL = lazy(r"[\x00-\x1f\x7f-\x9f]")
 _CUT_MARK = " …"
 _SHORTEST_CUT = 20
 _STORY = 0.6

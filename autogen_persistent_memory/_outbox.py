@@ -18,11 +18,13 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING
 
 from ._config import DEFAULT_OUTBOX, OUTBOX_VARIABLE
 from ._records import stable_id
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -124,6 +126,8 @@ class Outbox:
 
     def claim(self) -> FileLock | None:
         """A lock, to be released, if it is for this caller to deliver: nobody else in any process does meanwhile."""
+        from filelock import FileLock, Timeout
+
         lock = FileLock(self.folder / "lock", timeout=0, mode=_PRIVATE, thread_local=False)
         try:
             lock.acquire()
