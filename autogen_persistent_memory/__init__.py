@@ -49,7 +49,7 @@ else:  # else type checkers would let every misspelt name pass
         return globals()[name]
 
     def __dir__():
-        return sorted({*globals(), *__all__})
+        return __all__
 
 
 __version__ = "0.1.0"

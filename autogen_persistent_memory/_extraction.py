@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from ._config import ExtractorConfig, RuleExtractorConfig
 from ._facts import Fact
@@ -13,8 +13,7 @@ from ._records import Draft, MemoryRecord, draft
 from ._threads import in_thread
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(NamedTuple):
     """Something that was said in a conversation, as it is captured."""
 
     id: str

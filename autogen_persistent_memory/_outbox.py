@@ -14,11 +14,10 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ._config import DEFAULT_OUTBOX, OUTBOX_VARIABLE
 from ._records import stable_id
@@ -34,8 +33,7 @@ _ABANDONED_SECONDS = 3600
 _PRIVATE = 0o600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class Heard(NamedTuple):
     """A message that was heard and is not stored yet. Its id is fixed, so that it is stored once."""
 
     id: str
@@ -54,8 +52,7 @@ class Heard:
     """Whether it is to be stored only if its session does not know these words of this speaker yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
+class Parcel(NamedTuple):
     """What was put by at one time."""
 
     path: Path
@@ -87,7 +84,7 @@ class Outbox:
         Raises:
             OSError: The disk is full, or the folder cannot be written.
         """
-        lines = [json.dumps(asdict(message) | {"at": message.at.isoformat()}) + "\n" for message in messages]
+        lines = [json.dumps(message._asdict() | {"at": message.at.isoformat()}) + "\n" for message in messages]
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.folder / f"{time.time_ns():020d}-{len(messages)}-{secrets.token_hex(4)}.jsonl"
         unfinished = path.with_suffix(".tmp")
@@ -188,7 +185,7 @@ class Outbox:
 
 def _message(line: str) -> Heard:
     given = json.loads(line)
-    known = {field.name: given[field.name] for field in fields(Heard)}
+    known = {name: given[name] for name in Heard._fields}
     return Heard(**known | {"at": datetime.fromisoformat(given["at"]), "facts": tuple(given["facts"])})
 
 

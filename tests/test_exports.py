@@ -3,6 +3,8 @@ import inspect
 import subprocess
 import sys
 
+import pytest
+
 import autogen_persistent_memory as package
 
 PUBLIC = {
@@ -39,9 +41,18 @@ PUBLIC = {
 
 
 def test_the_package_exports_exactly_its_public_names() -> None:
-    assert set(package.__all__) == PUBLIC
+    starred: dict[str, object] = {}
+    exec(f"from {package.__name__} import *", starred)
+    assert set(package.__all__) == set(dir(package)) == starred.keys() - {"__builtins__"} == PUBLIC
     visible = {name for name in vars(package) if not name.startswith("_")}
-    assert visible - {"cli"} == PUBLIC - {"__version__"}
+    assert visible - {"cli", "TYPE_CHECKING"} == PUBLIC - {"__version__"}
+
+
+def test_a_name_that_is_not_there_is_missed_as_in_any_module() -> None:
+    with pytest.raises(AttributeError, match="module 'autogen_persistent_memory' has no attribute 'PersistantMemory'"):
+        _ = package.PersistantMemory  # type: ignore[attr-defined]
+    with pytest.raises(ImportError, match="cannot import name 'PersistantMemory'"):
+        exec(f"from {package.__name__} import PersistantMemory")
 
 
 def test_the_version_is_the_installed_one() -> None:
