@@ -3,9 +3,9 @@
 AutoGen dumps a component with `model_dump(exclude_none=True)` and loads it back with `model_validate`. So the unions
 are discriminated by `type`, everything dumps to plain JSON types, None is always the default where it is allowed, and
 secrets appear only as the names of environment variables.
-"""
 
-from __future__ import annotations
+Annotations are evaluated as they stand here, without `from __future__`: Pydantic would have to compile each of them.
+"""
 
 from datetime import timedelta
 from typing import Annotated, Any, Literal
