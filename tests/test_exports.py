@@ -1,5 +1,7 @@
+import ast
 import importlib.metadata
 import inspect
+import sys
 
 import pytest
 
@@ -75,3 +77,12 @@ def test_errors_have_one_root_and_bad_names_are_also_value_errors() -> None:
     errors = [value for value in vars(package).values() if inspect.isclass(value) and issubclass(value, Exception)]
     assert all(issubclass(error, package.PersistentMemoryError) for error in errors)
     assert [error for error in errors if issubclass(error, ValueError)] == [package.NamespaceError]
+
+
+def test_type_checkers_without_a_plugin_see_that_every_setting_has_a_default() -> None:
+    """They read `Field(default=5)`, and take `Field(5)` for one that must be given."""
+    source = inspect.getsource(sys.modules[package.RecallPolicy.__module__])
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    fields = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Field"]
+    assert len(fields) > len(package.RecallPolicy.model_fields)
+    assert [ast.unparse(field) for field in fields if field.args] == []
