@@ -5,6 +5,8 @@ from autogen_persistent_memory import PersistentMemory
 agent = AssistantAgent("assistant", model_client=client, memory=[PersistentMemory("user-42")])
 """
 
+from typing import TYPE_CHECKING
+
 from ._config import RecallPolicy
 from ._embeddings import CallableEmbedding, ChromaEmbedding, MiniLMEmbedding
 from ._errors import (
@@ -17,14 +19,38 @@ from ._errors import (
 )
 from ._extraction import RuleExtractor
 from ._memory import PersistentMemory
-from ._model_extraction import ModelExtractor
 from ._profile import ProfileMemory
 from ._records import MemoryHit, MemoryRecord, Recall, SessionInfo
 from ._session import SessionMemory
-from ._snapshot import snapshot
 from ._stores import CloudStore, EmbeddedStore, ServerStore, TemporaryStore
-from ._tools import TOOL_PROMPT, memory_tools
-from ._transfer import export_memories, import_memories
+
+if TYPE_CHECKING:
+    from ._model_extraction import ModelExtractor
+    from ._snapshot import snapshot
+    from ._tools import TOOL_PROMPT, memory_tools
+    from ._transfer import export_memories, import_memories
+else:  # else type checkers would let every misspelt name pass
+    _IMPORTED_WHEN_USED = {
+        "ModelExtractor": "_model_extraction",
+        "TOOL_PROMPT": "_tools",
+        "export_memories": "_transfer",
+        "import_memories": "_transfer",
+        "memory_tools": "_tools",
+        "snapshot": "_snapshot",
+    }
+
+    def __getattr__(name):
+        """What most programs never use is imported by those that do."""
+        if name not in _IMPORTED_WHEN_USED:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        globals()[name] = getattr(import_module(f"{__name__}.{_IMPORTED_WHEN_USED[name]}"), name)
+        return globals()[name]
+
+    def __dir__():
+        return __all__
+
 
 __version__ = "0.1.0"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -171,7 +170,7 @@ class EngineMemory(Memory):
             raise ValueError(
                 f"This memory is of the session {self._only_session!r} alone, not of {selection.session!r}."
             )
-        return replace(selection, session=self._only_session or selection.session)
+        return selection._replace(session=self._only_session or selection.session)
 
     async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
         """Show the model what is relevant to what the user asks, as one block that is replaced each turn.

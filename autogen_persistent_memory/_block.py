@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
 from ._config import RecallPolicy
 from ._conversation import NOTHING_FOUND, named, opening_of
+from ._patterns import lazy
 from ._ranking import in_order
 from ._records import MemoryHit, MemoryRecord
 from ._tokens import count_tokens
@@ -22,8 +24,8 @@ CLOSING = "</memory>"
 WORD_JOINER = "\u2060"
 
 _BETWEEN = r"[^\w<＜﹤]{0,8}"  # also what cannot be seen
-_TAG = re.compile(rf"[<＜﹤](?={_BETWEEN.join(('', *'memory'))})", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_TAG = lazy(rf"[<＜﹤](?={_BETWEEN.join(('', *'memory'))})", re.IGNORECASE)
+_CONTROL = lazy(r"[\x00-\x1f\x7f-\x9f]")
 _CUT_MARK = " …"
 _SHORTEST_CUT = 20
 _STORY = 0.6
@@ -31,8 +33,7 @@ _STORY = 0.6
 _LONGEST_TOKEN = 16  # characters; nothing longer can fit
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A text within its budget, and the memories that found room in it."""
 
     text: str
@@ -46,8 +47,7 @@ class Block:
         return count_tokens(self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(NamedTuple):
     """How a conversation went, as lines."""
 
     summary: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ def render(
         return "\n".join([*lines, *section("ending", story.ending), CLOSING])
 
     block = _fit(varied(hits, policy.limit), policy.max_tokens, compose, policy.limit)
-    return replace(block, hits=tuple(in_order(block.hits)), told=story.told)
+    return block._replace(hits=tuple(in_order(block.hits)), told=story.told)
 
 
 def room_for_story(block_id: str, policy: RecallPolicy) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import count, takewhile
+from typing import NamedTuple
 
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, LLMMessage
@@ -25,8 +25,7 @@ _MOST_RECENT = 1_000
 _MOMENTS = count()
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(NamedTuple):
     """An utterance that nobody captured before."""
 
     utterance: Utterance
@@ -238,7 +237,7 @@ class Ledger:
         new = [self._capture(place, utterance, False) for utterance in missed]
         new += self._take_in(place, asked, together, elsewhere)
         if is_first and not self.is_loaded:
-            new = [replace(found, if_new=found.utterance is not asked[-1]) for found in new]
+            new = [found._replace(if_new=found.utterance is not asked[-1]) for found in new]
         return new
 
     def _take_in(
@@ -337,7 +336,7 @@ class Ledger:
     def another(self, captured: Captured) -> Captured:
         """The same, as the next occurrence of its words."""
         self._counts[captured.utterance.said] += 1
-        return replace(captured, occurrence=self._counts[captured.utterance.said])
+        return captured._replace(occurrence=self._counts[captured.utterance.said])
 
     def _capture(self, place: Place, utterance: Utterance, is_fresh: bool) -> Captured:
         self._unsaved = []  # the conversation has taken another course

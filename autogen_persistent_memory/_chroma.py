@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._breaker import Breaker
 from ._client import ClientLine, ClientSource, closed_meanwhile, join_line
-from ._inspection import Inspection
 from ._outbox import Outbox
 from ._rows import namespace_of, stored_of
 from ._shelf import ChromaShelf
 from ._sources import Folder
 from ._store import ShelfName, Stored
-from ._survey import survey
 from ._values import ChromaValues
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
+
+    from ._inspection import Inspection
 
 T = TypeVar("T")
 _PAGE = 1000
@@ -69,7 +69,7 @@ class ChromaConnection:
         """How the collections are: read from the folder itself, or as far as it can be seen through Chroma."""
         line = await self._joined()
         folder = line.source.folder
-        return await self._call(survey) if folder is None else await line.apart(self, folder, folder.examine)
+        return await self._call(_survey) if folder is None else await line.apart(self, folder, folder.examine)
 
     async def clean(self, orphans: Sequence[Path]) -> Path | None:
         """Before a repair: make a backup and delete those indexes, if this is a folder; where the backup is."""
@@ -131,6 +131,12 @@ class ChromaConnection:
         if self._line is None:
             self._line = await join_line(self._source, self)
         return self._line
+
+
+def _survey(client: ClientAPI) -> Inspection:
+    from ._survey import survey
+
+    return survey(client)
 
 
 def _metadata_of_collections(client: ClientAPI) -> list[Mapping[str, Any]]:

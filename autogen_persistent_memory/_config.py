@@ -3,9 +3,9 @@
 AutoGen dumps a component with `model_dump(exclude_none=True)` and loads it back with `model_validate`. So the unions
 are discriminated by `type`, everything dumps to plain JSON types, None is always the default where it is allowed, and
 secrets appear only as the names of environment variables.
-"""
 
-from __future__ import annotations
+Annotations are evaluated as they stand here, without `from __future__`: Pydantic would have to compile each of them.
+"""
 
 from datetime import timedelta
 from typing import Annotated, Any, Literal
@@ -56,67 +56,81 @@ class RecallPolicy(_Config):
         3
     """
 
-    limit: int = Field(5, ge=1, le=10_000, description="How many memories a recall returns and a block holds at most.")
-    candidates: int = Field(100, ge=1, le=10_000, description="How many nearest memories are ranked.")
+    limit: int = Field(
+        default=5, ge=1, le=10_000, description="How many memories a recall returns and a block holds at most."
+    )
+    candidates: int = Field(default=100, ge=1, le=10_000, description="How many nearest memories are ranked.")
     min_similarity: _Share = Field(
-        0.15, description="Less similar memories are not injected (recall still finds them)."
+        default=0.15, description="Less similar memories are not injected (recall still finds them)."
     )
     kind_min_similarity: dict[str, _Share] = Field(
-        DEFAULT_KIND_MIN_SIMILARITY, description="As min_similarity, for memories of certain kinds."
+        default=DEFAULT_KIND_MIN_SIMILARITY, description="As min_similarity, for memories of certain kinds."
     )
-    min_score: _Share = Field(0.0, description="Memories of less confidence are not injected.")
-    max_tokens: int = Field(500, ge=1, description="What a block may cost in the prompt, everything included.")
+    min_score: _Share = Field(default=0.0, description="Memories of less confidence are not injected.")
+    max_tokens: int = Field(default=500, ge=1, description="What a block may cost in the prompt, everything included.")
 
-    similarity_weight: _Share = Field(0.6, description="What relevance contributes to the score.")
-    recency_weight: _Share = Field(0.2, description="What freshness contributes to the score.")
-    frequency_weight: _Share = Field(0.2, description="What frequent use contributes to the score.")
-    keyword_weight: _Weight = Field(0.6, description="What a memory that holds all words of the question gains.")
-    session_weight: _Weight = Field(0.18, description="What it gains if its whole session holds them.")
+    similarity_weight: _Share = Field(default=0.6, description="What relevance contributes to the score.")
+    recency_weight: _Share = Field(default=0.2, description="What freshness contributes to the score.")
+    frequency_weight: _Share = Field(default=0.2, description="What frequent use contributes to the score.")
+    keyword_weight: _Weight = Field(
+        default=0.6, description="What a memory that holds all words of the question gains."
+    )
+    session_weight: _Weight = Field(default=0.18, description="What it gains if its whole session holds them.")
     neighbour_weight: _Weight = Field(
-        0.25, description="What it gains from similar memories next to it in its session."
+        default=0.25, description="What it gains from similar memories next to it in its session."
     )
-    speaker_weight: _Weight = Field(0.2, description="What it gains if the question names its speaker.")
+    speaker_weight: _Weight = Field(default=0.2, description="What it gains if the question names its speaker.")
     particulars_weight: _Weight = Field(
-        0.04, description="What a message gains if it says when, and again if it names something."
+        default=0.04, description="What a message gains if it says when, and again if it names something."
     )
-    question_weight: _Weight = Field(0.09, description="What it loses if it only asks something itself.")
+    question_weight: _Weight = Field(default=0.09, description="What it loses if it only asks something itself.")
     kind_bonus: dict[str, Annotated[float, Field(ge=-1, le=1)]] = Field(
-        DEFAULT_KIND_BONUS, description="Added to the score when hits are put in order, by kind."
+        default=DEFAULT_KIND_BONUS, description="Added to the score when hits are put in order, by kind."
     )
     lifetimes: dict[str, _Lifetime] = Field(
-        DEFAULT_LIFETIMES, description="How long memories of a kind live unless given a ttl; other kinds live for ever."
+        default=DEFAULT_LIFETIMES,
+        description="How long memories of a kind live unless given a ttl; other kinds live for ever.",
     )
     redact: bool = Field(
-        True, description="Replace passwords, keys and card numbers by [REDACTED:kind] before anything is stored."
+        default=True,
+        description="Replace passwords, keys and card numbers by [REDACTED:kind] before anything is stored.",
     )
     max_interactions: int | None = Field(
-        100_000, ge=1, description="How many captured messages a namespace keeps; beyond that the oldest are deleted."
+        default=100_000,
+        ge=1,
+        description="How many captured messages a namespace keeps; beyond that the oldest are deleted.",
     )
-    sweep_interval: _Lifetime = Field(timedelta(hours=1), description="How often expired memories are deleted.")
+    sweep_interval: _Lifetime = Field(default=timedelta(hours=1), description="How often expired memories are deleted.")
 
-    deadline: _Seconds = Field(2.0, description="Seconds a turn may wait for memory.")
+    deadline: _Seconds = Field(default=2.0, description="Seconds a turn may wait for memory.")
     opening_deadline: _Seconds = Field(
-        30.0, description="Seconds the first turn may wait for the local store and model to open."
+        default=30.0, description="Seconds the first turn may wait for the local store and model to open."
     )
     strict: bool = Field(
-        False, description="Raise in update_context what a developer must mend, instead of only logging it."
+        default=False, description="Raise in update_context what a developer must mend, instead of only logging it."
     )
 
     placement: Literal["user", "system"] = Field(
-        "user",
+        default="user",
         description="'user': a user message right before the last one. 'system': a system message at the head.",
     )
-    heading: str = Field(DEFAULT_HEADING, description="The first line of the block: tells the model what follows.")
+    heading: str = Field(
+        default=DEFAULT_HEADING, description="The first line of the block: tells the model what follows."
+    )
     headings: dict[str, str] = Field(
-        DEFAULT_HEADINGS,
+        default=DEFAULT_HEADINGS,
         description="The line above the memories of each kind, and above the 'summary' and the 'ending' of a session.",
     )
     guard_words: tuple[Annotated[str, Field(min_length=2)], ...] = Field(
-        ("TERMINATE", "APPROVE"),
+        default=("TERMINATE", "APPROVE"),
         description="Words broken up in the copy that AutoGen's text terminations read.",
     )
-    user_sources: frozenset[str] = Field(frozenset({"user"}), description="The names under which the user speaks.")
-    query: str | None = Field(None, description="Always recall with this query instead of what the conversation asks.")
+    user_sources: frozenset[str] = Field(
+        default=frozenset({"user"}), description="The names under which the user speaks."
+    )
+    query: str | None = Field(
+        default=None, description="Always recall with this query instead of what the conversation asks."
+    )
 
     def least_similarity(self, kind: str) -> float:
         """How relevant a memory of a kind must be to be injected."""
@@ -154,7 +168,7 @@ class EmbeddedStoreConfig(_Config):
 class ServerStoreConfig(_Config):
     type: Literal["server"] = "server"
     host: str = "localhost"
-    port: int = Field(8000, ge=1, le=65535)
+    port: int = Field(default=8000, ge=1, le=65535)
     ssl: bool = False
     tenant: str = "default_tenant"
     database: str = "default_database"
@@ -185,8 +199,8 @@ StoreConfig = Annotated[
 
 class MiniLMEmbeddingConfig(_Config):
     type: Literal["minilm"] = "minilm"
-    threads: int | None = Field(None, ge=1)
-    cache_size: int = Field(1024, ge=0)
+    threads: int | None = Field(default=None, ge=1)
+    cache_size: int = Field(default=1024, ge=0)
 
 
 class ChromaEmbeddingConfig(_Config):
@@ -217,7 +231,7 @@ class RuleExtractorConfig(_Config):
 class ModelExtractorConfig(_Config):
     type: Literal["model"] = "model"
     client: ComponentModel
-    every: int = Field(10, ge=1)
+    every: int = Field(default=10, ge=1)
     rules: bool = True
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from ._breaker import automatic
@@ -144,7 +143,7 @@ class Delivery:
             if heard.if_new and await self.is_known(heard):
                 continue
             records = await self.learn(heard, late=True)
-            messages.append(replace(heard, facts=(*heard.facts, *(record.id for record in records))))
+            messages.append(heard._replace(facts=(*heard.facts, *(record.id for record in records))))
         await self.store(messages)
 
     def _deliver_when_back(self) -> None:

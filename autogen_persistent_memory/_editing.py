@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._checks import check_flag, check_words, decode_json, require_text
 from ._errors import PersistentMemoryError
 from ._records import FACTS, JSON, MemoryRecord, listed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Changes(NamedTuple):
     """What is to be different about a memory; None for what stays."""
 
     content: str | None

@@ -196,7 +196,7 @@ class Engine:
         keys = {draft.key for draft in drafts if draft.key is not None}
         near = await self.holdings.nearest(shelf, mergeable, believed, fetch=_SAME_AMONG, enough=1, certain=True)
         same_key = await asyncio.gather(
-            *(self.holdings.shelf(shelf).select(replace(under_key, key=key)) for key in keys)
+            *(self.holdings.shelf(shelf).select(under_key._replace(key=key)) for key in keys)
         )
         same_id = await self.holdings.records(shelf, [draft.id for draft in drafts if draft.id], certain=True)
         endable = await self.holdings.shelf(shelf).select(believed) if any(draft.ends for draft in drafts) else []
@@ -286,7 +286,7 @@ class Engine:
         If asked, only those relevant enough to be injected. Those that `unless` accepts are passed over.
         """
         now = at or self.clock()
-        believed = replace(selection, current_at=None if at else now, believed_at=at, telling=True)
+        believed = selection._replace(current_at=None if at else now, believed_at=at, telling=True)
         question = Query(query) if isinstance(query, str) else query
         search = Search(question, self.holdings, self.embedding, self.policy, limit=limit, only_relevant=only_relevant)
         hits = await search.run(shelves, believed, now, unless)
@@ -327,7 +327,7 @@ class Engine:
     ) -> list[MemoryRecord]:
         """The records the selection means, newest first; those no longer current only when history is asked for."""
         if not history:
-            selection = replace(selection, current_at=self.clock())
+            selection = selection._replace(current_at=self.clock())
         found = await asyncio.gather(*(self.holdings.shelf(name).select(selection) for name in shelves))
         records = [record for records in found for record in records]
         return sorted(records if history else newest_of_each_key(records), key=_time_of, reverse=True)

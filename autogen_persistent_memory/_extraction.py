@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from ._config import ExtractorConfig, RuleExtractorConfig
 from ._facts import Fact
 from ._records import Draft, MemoryRecord, draft
-from ._rules import extract_facts
 from ._threads import in_thread
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(NamedTuple):
     """Something that was said in a conversation, as it is captured."""
 
     id: str
@@ -72,7 +70,13 @@ class RuleExtractor(Extractor):
 
     async def extract_now(self, message: Message) -> list[Fact]:
         """The facts in a message of the user's; what agents say proves nothing."""
-        return await in_thread(lambda: extract_facts(message.text)) if message.by_user else []
+        return await in_thread(lambda: _facts_by_rule(message.text)) if message.by_user else []
+
+
+def _facts_by_rule(text: str) -> list[Fact]:
+    from ._rules import extract_facts
+
+    return extract_facts(text)
 
 
 def learned(

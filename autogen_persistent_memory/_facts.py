@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 NOT_NAMING = frozenset(
     """
@@ -14,8 +14,7 @@ NOT_NAMING = frozenset(
 """Words that name nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """What a statement puts an end to: the memory of this slot, that names these words."""
 
     key: str | None
@@ -35,8 +34,7 @@ class Ending:
         return all(stem in named for stem in _stems(self.words))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class Fact(NamedTuple):
     """What a message tells that is worth keeping."""
 
     content: str

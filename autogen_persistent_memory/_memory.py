@@ -14,7 +14,6 @@ from ._checks import check_flag, check_session, optional_text
 from ._config import NoExtractorConfig, PersistentMemoryConfig, RecallPolicy
 from ._embeddings import Embedding, embedding_from_config
 from ._extraction import Extractor, RuleExtractor
-from ._model_extraction import extractor_from_config
 from ._profile import ProfileMemory
 from ._recorder import Recorder
 from ._records import MemoryRecord, Selection, SessionInfo, new_session_name
@@ -172,6 +171,8 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
 
     @classmethod
     def _from_config(cls, config: PersistentMemoryConfig) -> Self:
+        from ._model_extraction import extractor_from_config
+
         return cls(
             config.namespace,
             session=config.session,

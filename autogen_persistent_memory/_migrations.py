@@ -13,8 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -29,8 +28,7 @@ _WRITE_CHUNK = 10
 _one_at_a_time = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Migration:
+class Migration(NamedTuple):
     """A change to rows. A row that has been changed must come out of it as it is."""
 
     name: str

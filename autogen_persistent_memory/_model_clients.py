@@ -9,8 +9,10 @@ from typing import Any
 from autogen_core import ComponentModel
 from autogen_core.models import ChatCompletionClient
 
+from ._patterns import lazy
+
 _MASK = "**********"
-_SECRET_NAME = re.compile(r"(?:^|[_-])(?:api[_-]?key|key|token|secret|password|authorization|bearer)$", re.IGNORECASE)
+_SECRET_NAME = lazy(r"(?:^|[_-])(?:api[_-]?key|key|token|secret|password|authorization|bearer)$", re.IGNORECASE)
 
 
 def check_client(client: object, what: str) -> ChatCompletionClient:

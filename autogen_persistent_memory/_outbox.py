@@ -14,15 +14,16 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING, NamedTuple
 
 from ._config import DEFAULT_OUTBOX, OUTBOX_VARIABLE
 from ._records import stable_id
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -32,8 +33,7 @@ _ABANDONED_SECONDS = 3600
 _PRIVATE = 0o600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class Heard(NamedTuple):
     """A message that was heard and is not stored yet. Its id is fixed, so that it is stored once."""
 
     id: str
@@ -52,8 +52,7 @@ class Heard:
     """Whether it is to be stored only if its session does not know these words of this speaker yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
+class Parcel(NamedTuple):
     """What was put by at one time."""
 
     path: Path
@@ -85,7 +84,7 @@ class Outbox:
         Raises:
             OSError: The disk is full, or the folder cannot be written.
         """
-        lines = [json.dumps(asdict(message) | {"at": message.at.isoformat()}) + "\n" for message in messages]
+        lines = [json.dumps(message._asdict() | {"at": message.at.isoformat()}) + "\n" for message in messages]
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.folder / f"{time.time_ns():020d}-{len(messages)}-{secrets.token_hex(4)}.jsonl"
         unfinished = path.with_suffix(".tmp")
@@ -124,6 +123,8 @@ class Outbox:
 
     def claim(self) -> FileLock | None:
         """A lock, to be released, if it is for this caller to deliver: nobody else in any process does meanwhile."""
+        from filelock import FileLock, Timeout
+
         lock = FileLock(self.folder / "lock", timeout=0, mode=_PRIVATE, thread_local=False)
         try:
             lock.acquire()
@@ -184,7 +185,7 @@ class Outbox:
 
 def _message(line: str) -> Heard:
     given = json.loads(line)
-    known = {field.name: given[field.name] for field in fields(Heard)}
+    known = {name: given[name] for name in Heard._fields}
     return Heard(**known | {"at": datetime.fromisoformat(given["at"]), "facts": tuple(given["facts"])})
 
 

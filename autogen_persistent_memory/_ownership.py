@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from ._errors import StoreLockedError
 from ._records import utc_now
 
@@ -30,6 +28,8 @@ class Ownership:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        from filelock import FileLock
+
         self._lock = FileLock(folder / _LOCK, timeout=0, thread_local=False)
 
     def take(self) -> None:
@@ -39,6 +39,8 @@ class Ownership:
             StoreLockedError: Another process has it.
             OSError: The folder cannot be written.
         """
+        from filelock import Timeout
+
         try:
             self._lock.acquire()
         except Timeout:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any, AnyStr, cast
 
 _METHODS = ("search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn")
 
 
-def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
+def lazy(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """A regular expression, to be used as if `re.compile` had made it."""
-    return cast("re.Pattern[str]", _Lazy(pattern, flags))
+    return cast("re.Pattern[AnyStr]", _Lazy(pattern, flags))
 
 
 class _Lazy:
-    def __init__(self, pattern: str, flags: int) -> None:
+    def __init__(self, pattern: str | bytes, flags: int) -> None:
         self.pattern = pattern
         self._flags = flags
 

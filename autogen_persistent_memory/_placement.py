@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from autogen_core.model_context import ChatCompletionContext, ChatCompletionContextState
 from autogen_core.models import FunctionExecutionResultMessage, LLMMessage, SystemMessage, UserMessage
@@ -101,12 +100,11 @@ def _shows(shown: Sequence[LLMMessage], wanted: LLMMessage) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """A message of a context, and the form in which the context takes it back."""
 
     message: LLMMessage
-    raw: Any = field(compare=False)
+    raw: Any
 
 
 class _State:
@@ -137,7 +135,7 @@ class _State:
 
     async def load(self, context: ChatCompletionContext, before: list[_Entry], after: list[_Entry]) -> None:
         """Give the context these messages, unless it has them already."""
-        if before == after:
+        if [entry.message for entry in before] == [entry.message for entry in after]:
             return
         if _is_plain(context):
             held: list[LLMMessage] = context._messages

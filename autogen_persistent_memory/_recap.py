@@ -14,7 +14,6 @@ from ._conversation import VisibleText
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._records import MemoryRecord
-from ._summary import gist
 from ._threads import in_thread
 from ._tokens import count_tokens
 
@@ -78,6 +77,8 @@ class Recap:
         """Lines for a summary; made anew where one of its messages is gone, or there are many more than the last time."""
         ids, known = tuple(record.id for record in messages), self._gist[0]
         if ids[: len(known)] != known or len(ids) - len(known) > len(known) * _MORE:
+            from ._summary import gist
+
             chosen = gist(messages, _MOST_SENTENCES)
             self._gist = (ids, [spoken(sentence.source, sentence.text, _LONGEST) for sentence in chosen])
         return self._gist[1]

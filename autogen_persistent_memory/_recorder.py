@@ -7,7 +7,6 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -345,7 +344,7 @@ class Recorder:
                     self._heard.remove(heard)
                     if not is_known:
                         facts = tuple(record.id for record in records)
-                        self._messages.append(replace(heard, learn=False, if_new=False, facts=facts))
+                        self._messages.append(heard._replace(learn=False, if_new=False, facts=facts))
         return list(found.values())
 
     async def _write_messages(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from ._checks import (
     MAX_LIFETIME,
@@ -174,8 +174,7 @@ class SessionInfo:
     """Whether the state of a team or agent is saved in it, which `load()` can restore."""
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """What to recall for."""
 
     text: str
@@ -210,8 +209,7 @@ class Draft:
         return _is_trivial(self.kind, self.origin, self.content)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(NamedTuple):
     """Which records are meant. Every field that is set must hold; an empty selection means all of them."""
 
     kinds: tuple[str, ...] | None = None

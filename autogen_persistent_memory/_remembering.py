@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from ._autogen import EngineMemory, check_keywords
 from ._checks import check_count, check_flag, decode_json, encode_json, optional_text, require_text
 from ._editing import changes
+from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._progress import Progress
 from ._records import MemoryRecord, Query, Recall, Selection, draft, select
 from ._store import ShelfName
-from ._takeover import take_over
 from ._threads import in_thread
 
 _DRAFT_KEYWORDS = ("content", "kind", "tags", "ttl", "pinned", "key", "source", "session", "metadata", "at")
@@ -129,9 +129,9 @@ class RememberingMemory(EngineMemory):
             StoreUnavailableError: The folder cannot be read.
         """
         given = os.fspath(path) if isinstance(path, os.PathLike) else path
-        return await take_over(
-            self._engine, require_text(given, "path"), require_text(collection, "collection"), progress
-        )
+        folder, name = require_text(given, "path"), require_text(collection, "collection")
+        take_over = await in_thread(_import_take_over)
+        return await take_over(self._engine, folder, name, progress)
 
     async def recall_many(self, queries: Sequence[str], **filters: Any) -> list[Recall]:
         """Several recalls at once, concurrently; takes the keywords of `recall()`."""
@@ -313,3 +313,9 @@ class RememberingMemory(EngineMemory):
             progress: True for a progress bar on a terminal, or a function that is given (done, total).
         """
         return await self._engine.compact(progress)
+
+
+def _import_take_over() -> Callable[[Engine, str, str, Progress], Awaitable[int]]:
+    from ._takeover import take_over
+
+    return take_over

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
+from typing import NamedTuple
 
 from ._checks import decode_json
 from ._records import JSON, MemoryRecord
 from ._statements import statement
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(NamedTuple):
     """What has to be written so that the newcomers are known."""
 
     new: list[MemoryRecord]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ._breaker import Breaker, is_automatic
+from ._patterns import lazy
 
 if TYPE_CHECKING:
     import httpx
@@ -16,9 +16,9 @@ _PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds between the attempts of a call that somebody asked for: long enough for a server to be started again."""
 _SHORT_PAUSES = (0.1,)
 """Where an agent waits; the breaker looks for the server in the background."""
-_REPEATABLE_POSTS = re.compile(r"/collections/[^/]+/(get|query|count|upsert|update|delete)$")
+_REPEATABLE_POSTS = lazy(r"/collections/[^/]+/(get|query|count|upsert|update|delete)$")
 """By id they do the same however often they are done."""
-_GET_OR_CREATE = re.compile(rb'"get_or_create"\s*:\s*true')
+_GET_OR_CREATE = lazy(rb'"get_or_create"\s*:\s*true')
 _UNREACHABLE = (429, 502, 503, 504)
 
 

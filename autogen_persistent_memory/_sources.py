@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 from ._breaker import Breaker
 from ._config import PATH_VARIABLE, ServerStoreConfig
 from ._errors import StoreUnavailableError
-from ._inspection import Inspection
-from ._mending import Mending, clean, examine
 from ._outbox import Outbox, outbox_of
 from ._ownership import Ownership, holder_of
 from ._retries import Requests, UnreachableError
@@ -26,6 +24,9 @@ from ._retries import Requests, UnreachableError
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.config import Settings
+
+    from ._inspection import Inspection
+    from ._mending import Mending
 
 
 _NEVER_REACHED = 1_000_000
@@ -79,6 +80,8 @@ class Folder:
         return client
 
     def _open_and_mend(self) -> tuple[Mending, ClientAPI]:
+        from ._mending import Mending
+
         mending = Mending(self.path)
         mending.before_opening()
         client = open_folder(self.path)
@@ -118,6 +121,9 @@ class Folder:
                 self._ownership = None
 
     def examine(self) -> Inspection:
+        from ._inspection import Inspection
+        from ._mending import examine
+
         if not self.path.exists():
             return Inspection()
         self._is_known = False
@@ -126,6 +132,8 @@ class Folder:
             return replace(examine(self.path), abandoned_by=last)
 
     def clean(self, orphans: Sequence[Path]) -> Path:
+        from ._mending import clean
+
         with self._owned():
             return clean(self.path, orphans)
 

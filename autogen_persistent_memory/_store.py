@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from ._breaker import Breaker
 from ._config import StoreConfig
@@ -34,8 +33,7 @@ ANY_EMBEDDING = ""
 """The id, which no real one can have, of an embedding that fits every shelf, for reading and deleting: it makes no vectors."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """A shelf of a namespace, or its values, as it describes itself."""
 
     namespace: str
@@ -45,8 +43,7 @@ class Stored:
     schema: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A named text, and when it was written (None if that was before times were kept)."""
 
     text: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import tempfile
 import threading
 from collections import Counter
@@ -16,12 +15,14 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ._patterns import lazy
+
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
 _ENCODING = "cl100k_base"
 _CACHE_KEY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # under which tiktoken caches that encoding
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_WORD = lazy(r"[A-Z]?[a-z]+|[A-Z]+")
 _COSTS = (
     (0x20, 1.0),
     (0x21, 0.0),  # a space belongs to the word behind it

@@ -20,9 +20,10 @@ from autogen_agentchat.messages import (
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
 from ._conversation import is_handoff, is_said, text_of, without_answers
+from ._patterns import lazy
 
-_SKIPPED = re.compile(r"Skipped \d+ messages\.")
-_ROLE = re.compile(r"^\s*(?P<who>user|human|assistant|ai|agent|bot)\s*:\s*", re.IGNORECASE | re.MULTILINE)
+_SKIPPED = lazy(r"Skipped \d+ messages\.")
+_ROLE = lazy(r"^\s*(?P<who>user|human|assistant|ai|agent|bot)\s*:\s*", re.IGNORECASE | re.MULTILINE)
 _USERS = ("user", "human")
 _DUMPED = {kind.__name__: kind for kind in (TextMessage, MultiModalMessage, ToolCallSummaryMessage, HandoffMessage)}
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from functools import lru_cache
 from typing import Any
 
-_WORD = re.compile(r"\w+")
-_NAME_WITHIN = re.compile(r"(?<=[a-z0-9,;:] )[A-Z]\w+")
-_YEAR = re.compile(r"(?:19|20)\d\d")
+from ._patterns import lazy
+
+_WORD = lazy(r"\w+")
+_NAME_WITHIN = lazy(r"(?<=[a-z0-9,;:] )[A-Z]\w+")
+_YEAR = lazy(r"(?:19|20)\d\d")
 _TIMES = frozenset(
     """
     yesterday today tonight tomorrow ago last next weekend since recently just monday tuesday wednesday thursday
@@ -43,7 +44,7 @@ _ENGLISH = frozenset(
         "should",
     ]
 )
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+_CJK = lazy(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 STOP_WORDS = frozenset(
     """
     a about above after again against all also am an and any are aren as at be because been before being below

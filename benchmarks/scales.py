@@ -58,7 +58,7 @@ WHOLE = Scale(
     users_asked=20,
     agents=50,
     agent_turns=4,
-    imports=7,
+    imports=15,
     questions=100,
     conversation=300,
 )
@@ -76,7 +76,7 @@ QUICK = Scale(
     users_asked=5,
     agents=50,
     agent_turns=1,
-    imports=2,
+    imports=5,
     questions=20,
     conversation=20,
 )

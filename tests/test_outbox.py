@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -23,7 +22,7 @@ HEARD = Heard(
 
 
 def heard(*numbers: int) -> list[Heard]:
-    return [replace(HEARD, id=str(number)) for number in numbers]
+    return [HEARD._replace(id=str(number)) for number in numbers]
 
 
 def ids(outbox: Outbox) -> list[int]:

@@ -10,8 +10,6 @@ import tempfile
 from typing import Any
 
 import typer
-from autogen_agentchat.agents import AssistantAgent
-from autogen_agentchat.messages import MemoryQueryEvent
 
 from .._errors import PersistentMemoryError
 from .._memory import PersistentMemory
@@ -60,6 +58,8 @@ def _lines_of(day: str, folder: str) -> list[dict[str, str]]:
 
 async def live(day: str, folder: str) -> None:
     """A day in the life of an agent, as lines of JSON."""
+    from autogen_agentchat.agents import AssistantAgent
+    from autogen_agentchat.messages import MemoryQueryEvent
     from autogen_ext.models.replay import ReplayChatCompletionClient
 
     turns = _DAYS[day]

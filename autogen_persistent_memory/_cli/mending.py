@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._doctor import Finding, diagnose, repair
 from .commands import FAILED, command
 from .embedding import named_embedding
 from .options import EmbeddingId, EmbeddingName, Namespace, Yes
 from .printing import fields_of
 from .shell import Shell
+
+if TYPE_CHECKING:
+    from .._doctor import Finding
 
 
 def add_mending(app: typer.Typer) -> None:
@@ -27,6 +29,8 @@ def add_mending(app: typer.Typer) -> None:
         embedding_id: EmbeddingId = None,
     ) -> None:
         """Look for what is wrong with the store; exit code 1 if anything is that does harm."""
+        from .._doctor import diagnose, repair
+
         store = shell.existing_store()
         if not mend:
             found = shell.run(diagnose(store))

@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .._snapshot import snapshot as copy_store
 from .._stores import EmbeddedStore
-from .._transfer import export_memories, import_memories
 from .commands import command
 from .options import EmbeddingId, EmbeddingName
 from .shell import Shell
@@ -31,6 +29,8 @@ def add_moving(app: typer.Typer) -> None:
         vectors: Annotated[bool, typer.Option("--vectors", help="Also the vectors.")] = False,
     ) -> None:
         """Write all memories, values and saved states as JSON, one a line."""
+        from .._transfer import export_memories
+
         target = sys.stdout if file == _STREAM else file
         count = shell.run(export_memories(shell.existing_store(), target, namespaces=namespace, vectors=vectors))
         if file != _STREAM:
@@ -48,6 +48,8 @@ def add_moving(app: typer.Typer) -> None:
         embedding_id: EmbeddingId = None,
     ) -> None:
         """Take over what export wrote; what is there already is not written twice."""
+        from .._transfer import import_memories
+
         source = sys.stdin if file == _STREAM else file
         names = dict(_pair(text) for text in rename or ())
         by = shell.common_embedding(embedding, embedding_id)
@@ -59,6 +61,8 @@ def add_moving(app: typer.Typer) -> None:
         shell: Shell, folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where to; new or empty.")]
     ) -> None:
         """Copy an embedded store, as a store that can be opened itself."""
+        from .._snapshot import snapshot as copy_store
+
         store = shell.existing_store()
         if not isinstance(store, EmbeddedStore):
             raise ValueError("A server's store cannot be copied from here; use export.")
