@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import pty
 import re
+import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -544,11 +547,16 @@ def test_a_terminal_gets_colours_unless_it_wants_none(path: Path) -> None:
     assert not colour.search(printed["1"])
 
 
-@pytest.fixture
-def serving(
-    stocked: dict[str, MemoryRecord], path: Path
-) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, object]]]:
-    process = start("serve", "--port", "0", "--json")
+Serving = tuple[subprocess.Popen[bytes], dict[str, object]]
+
+
+@contextlib.contextmanager
+def served(*, limit: str = "true") -> Iterator[Serving]:
+    """A server on the folder, after a command of the shell; and what it told when it was ready."""
+    command = shlex.join([*SCRIPT, "serve", "--port", "0", "--json"])
+    process = subprocess.Popen(
+        ["sh", "-c", f"{limit} && exec {command}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     with process:
         assert process.stdout is not None
         told = json.loads(process.stdout.readline() or b"{}")
@@ -563,9 +571,13 @@ def serving(
                     pass
 
 
-def test_a_folder_is_served_until_it_is_interrupted(
-    serving: tuple[subprocess.Popen[bytes], dict[str, object]], path: Path
-) -> None:
+@pytest.fixture
+def serving(stocked: dict[str, MemoryRecord]) -> Iterator[Serving]:
+    with served() as server:
+        yield server
+
+
+def test_a_folder_is_served_until_it_is_interrupted(serving: Serving, path: Path) -> None:
     process, told = serving
     port = int(str(told["port"]))
     assert told["store"] == f'ServerStore("127.0.0.1", {port})'
@@ -586,12 +598,35 @@ def test_a_folder_is_served_until_it_is_interrupted(
 
 
 def test_a_server_that_outlives_its_command_keeps_the_folder_locked(
-    serving: tuple[subprocess.Popen[bytes], dict[str, object]],
+    serving: Serving,
 ) -> None:
     process, told = serving
     process.kill()
     process.wait()
     assert f"is in use by process {told['pid']} (chroma run" in refused(1, "list", "-n", "ann")
+
+
+def ended(process: subprocess.Popen[bytes]) -> str:
+    """What a command said on stderr until it was interrupted."""
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    assert process.wait(60) == 0
+    return process.stderr.read().decode()
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux tells the limits of another process")
+def test_a_server_may_open_as_many_files_as_the_user_may(stocked: dict[str, MemoryRecord]) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with served(limit="ulimit -Sn 1024") as (process, told):
+        assert resource.prlimit(int(str(told["pid"])), resource.RLIMIT_NOFILE) == (most, most)
+        assert ended(process) == ""
+
+
+def test_a_server_that_may_open_few_files_says_so(stocked: dict[str, MemoryRecord]) -> None:
+    with served(limit="ulimit -Sn 512 && ulimit -Hn 1024") as (process, _):
+        said = ended(process)
+    assert "may open only 1024 files, enough for about 256 collections" in said
+    assert "ulimit -Hn" in said
 
 
 def test_a_port_in_use_is_refused(path: Path, chroma_server: tuple[str, int]) -> None:
