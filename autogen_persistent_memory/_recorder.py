@@ -49,6 +49,7 @@ class Recorder:
         if extractor is not None and extractor.every is not None:
             self._study = Study(engine, session, extractor, extractor.every)
         self._delivery = Delivery(engine, session, extractor, self._study)
+        engine.chores.append(self._delivery)
         self._books: Ledger | None = None
         self._loading: asyncio.Task[None] | None = None
         self._overheard: list[tuple[object, deque[Utterance], int]] = []
@@ -69,6 +70,7 @@ class Recorder:
         ledger, since = await self._ledger(), moment()
         await self._hear_replies(ledger, since, but=context)
         await self._hear(context, ledger, since)
+        await self._delivery.hurry()
         await self._learn()
 
     async def _hear_replies(self, ledger: Ledger, since: int, but: ChatCompletionContext | None = None) -> None:
@@ -325,8 +327,6 @@ class Recorder:
                 task.cancel()
                 await asyncio.wait({task})
         await self._delivery.leave()
-        if self._study is not None:
-            await self._study.leave()
 
     def _note(self, captured: Sequence[Captured], ledger: Ledger) -> None:
         self._heard += [self._message(found, ledger) for found in captured]
@@ -335,8 +335,8 @@ class Recorder:
         """Store the facts in what was heard, and then leave the messages to be stored."""
         found: dict[str, MemoryRecord] = {}
         self._engine.holdings.connection.breaker.check()
+        await self._delivery.finish()  # what was said before that
         async with self._learning:
-            await self._delivery.deliver()  # what was said before that
             for heard in list(self._heard):
                 is_known = heard.if_new and await self._delivery.is_known(heard)
                 records = [] if is_known else await self._delivery.learn(heard)
