@@ -19,6 +19,8 @@ from pathlib import Path
 
 import chromadb
 import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_ext.models.replay import ReplayChatCompletionClient
 from chromadb.config import Settings
 from toys import words
 from typer.testing import CliRunner, Result
@@ -300,9 +302,55 @@ def test_forgetting_takes_what_is_meant_and_nothing_else(stocked: dict[str, Memo
     assert [row["namespace"] for row in objects("namespaces")] == ["bob"]
 
 
+def test_a_dry_run_only_tells_what_would_be_forgotten(stocked: dict[str, MemoryRecord]) -> None:
+    assert objects("forget", "-n", "ann", "--key", "home", "--everywhere", "--dry-run") == [{"would_forget": 2}]
+    assert done("forget", "-n", "ann", "--tag", "hot", "--dry-run") == "Would forget: 1.\n"
+    assert "leave out --dry-run" in refused(2, "forget", "-n", "ann", "--all", "--dry-run")
+    assert "no such memories" in refused(3, "forget", "-n", "ann", "--tag", "cold", "--dry-run")
+    assert len(listed("--history")) == 5
+
+
+def test_a_conversation_is_deleted_with_its_state_and_what_was_learned_stays(
+    stocked: dict[str, MemoryRecord], path: Path
+) -> None:
+    async def save(session: str) -> None:
+        async with PersistentMemory("ann", session=session, store=EmbeddedStore(path), embedding=words()) as memory:
+            await memory.session.save(AssistantAgent("a", ReplayChatCompletionClient(["Fine."])))
+            await memory.remember("Likes the harbour", session=session)
+
+    async def load() -> bool:
+        async with PersistentMemory("ann", session="monday", store=EmbeddedStore(path), embedding=words()) as memory:
+            return await memory.session.load(AssistantAgent("a", ReplayChatCompletionClient(["Fine."])))
+
+    asyncio.run(save("monday"))
+    asyncio.run(save("tuesday"))
+    delete = ("sessions", "-n", "ann", "--delete")
+    assert objects(*delete, "monday", "--dry-run") == [
+        {"session": "monday", "messages": 2, "state": True, "dry_run": True}
+    ]
+    assert len(objects("sessions", "-n", "ann")) == 2
+    assert done(*delete, "monday", "--yes") == (
+        "Deleted the conversation 'monday' of 'ann', 2 messages and its saved state.\n"
+    )
+    assert [session["name"] for session in objects("sessions", "-n", "ann")] == ["tuesday"]
+    assert listed() == ["Likes the harbour", "Prefers green tea", "Lives in Lisbon"]
+    assert not asyncio.run(load())
+    assert "has no conversation 'monday'" in refused(3, *delete, "monday", "--yes")
+    assert objects(*delete, "tuesday", "--yes") == [
+        {"session": "tuesday", "messages": 0, "state": True, "dry_run": False}
+    ]
+    assert "belong to --delete" in refused(2, "sessions", "-n", "ann", "--yes")
+
+
 @pytest.mark.parametrize(
     "command",
-    ["forget -n ann --tag hot", "forget -n ann --all", "reembed -n ann --embedding minilm", "doctor --repair"],
+    [
+        "forget -n ann --tag hot",
+        "forget -n ann --all",
+        "sessions -n ann --delete monday",
+        "reembed -n ann --embedding minilm",
+        "doctor --repair",
+    ],
 )
 def test_what_destroys_is_not_done_unasked(stocked: dict[str, MemoryRecord], command: str) -> None:
     assert "--yes" in refused(2, *command.split(), input="y\n")
