@@ -22,18 +22,22 @@ import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from chromadb.config import Settings
-from toys import words
+from toys import word_vectors, words
 from typer.testing import CliRunner, Result
 
 from autogen_persistent_memory import (
+    CallableEmbedding,
     EmbeddedStore,
+    EmbeddingMismatchError,
     MemoryRecord,
+    MiniLMEmbedding,
     PersistentMemory,
     ServerStore,
     StoreLockedError,
     TemporaryStore,
 )
 from autogen_persistent_memory._cli.printing import printable, to_json
+from autogen_persistent_memory._embeddings import Embedding, as_options
 from autogen_persistent_memory.cli import app
 
 TOY = ("--embedding", "toys:word_vectors", "--embedding-id", "toy-words")
@@ -412,6 +416,27 @@ def test_vectors_are_made_anew_with_another_embedding(stocked: dict[str, MemoryR
     assert objects("search", "tea", "-n", "ann", *other)[0]["record"]["id"] == stocked["tea"].id  # type: ignore[index]
     assert objects("compact", "-n", "ann") == [{"compacted": 5}]
     assert objects("namespaces")[0]["embedding"] == "toy-short"
+
+
+def test_the_error_about_another_embedding_names_the_command_that_mends_it(
+    stocked: dict[str, MemoryRecord], path: Path
+) -> None:
+    async def refused_with(embedding: Embedding) -> list[str]:
+        async with PersistentMemory("ann", store=EmbeddedStore(path), embedding=embedding) as memory:
+            with pytest.raises(EmbeddingMismatchError) as refusal:
+                await memory.recall("Who lives where?")
+        (command,) = re.findall("`autogen-memory (.*?)`", str(refusal.value))
+        return shlex.split(command)
+
+    own = asyncio.run(refused_with(CallableEmbedding(word_vectors, id="my vectors")))
+    assert own == [*["reembed", "--namespace", "ann", "--embedding", "module:function", "--embedding-id"], "my vectors"]
+    assert objects(*("toys:word_vectors" if word == "module:function" else word for word in own), "--yes") == [
+        {"embedded": 5, "embedding": "my vectors"}
+    ]
+    ours = asyncio.run(refused_with(MiniLMEmbedding()))
+    assert objects(*ours, "--yes") == [{"embedded": 5, "embedding": "all-MiniLM-L6-v2"}]
+    of_chroma = as_options('chroma/openai {"model_name": "text-embedding-3-small"}')
+    assert shlex.split(of_chroma) == ["--embedding", 'chroma:openai {"model_name": "text-embedding-3-small"}']
 
 
 def test_an_embedding_that_does_not_fit_is_refused_clearly(stocked: dict[str, MemoryRecord]) -> None:
