@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
@@ -204,7 +205,7 @@ class Recorder:
             self._note(ledger.hear_transcript(await self._clean(utterances)), ledger)
         facts = await self._learn()
         await self._write_messages()
-        await self._finish_study()
+        await self.read()
         return facts
 
     async def append(self, message: Draft) -> MemoryRecord:
@@ -240,17 +241,15 @@ class Recorder:
         if self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
             await asyncio.shield(self._writing)
 
-    async def flush(self) -> None:
-        """Take in the last replies, and store what could not be stored before.
+    async def read(self, seconds: float = math.inf) -> bool:
+        """Learn also what takes long from all that was stored, and wait so long for it; whether that is over.
 
-        Raises:
-            PersistentMemoryError: It cannot be stored now either. It is kept for the next time.
+        A model that is down is no reason for anything else to fail: what it did not read is marked, and tried again.
         """
-        await self.catch_up()
-        await self._finish_study()
+        return self._study is None or await self._study.finish(seconds)
 
     async def catch_up(self) -> None:
-        """Take in and store all that was said, without learning what takes long.
+        """Take in and store all that was said, the last replies included, without learning what takes long.
 
         Raises:
             PersistentMemoryError: It cannot be stored now. It is kept for the next time.
@@ -360,14 +359,6 @@ class Recorder:
         if previous is not None and previous.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({previous})
         await self._write_messages()
-
-    async def _finish_study(self) -> None:
-        """A model that is down is no reason for anything else to fail: what it did not read is marked, and tried again."""
-        if self._study is not None:
-            try:
-                await self._study.finish()
-            except PersistentMemoryError as error:
-                logger.warning("No facts could be drawn from what was said; it will be tried again: %s", error)
 
     async def _ledger(self) -> Ledger:
         """The books of the session, in which stands what earlier processes captured, unless an agent would wait for it."""
