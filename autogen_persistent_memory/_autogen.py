@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
+import math
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -36,6 +38,8 @@ from ._records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, dra
 from ._store import MemoryStore, ShelfName
 from ._stores import EmbeddedStore
 from ._turn import Turn
+
+logger = logging.getLogger("autogen_persistent_memory")
 
 T = TypeVar("T")
 _QUERY_KEYWORDS = ("limit", "kinds", "tags", "session", "min_score", "max_tokens", "at", "reinforce")
@@ -183,9 +187,21 @@ class EngineMemory(Memory):
         return UpdateContextResult(memories=MemoryQueryResult(results=guarded))
 
     async def flush(self) -> None:
-        """Wait until everything that was said is stored, the last replies included, and what is expired is deleted."""
-        await self._take_in()
+        """Wait until everything that was said is stored, the last replies included, and what is expired is deleted.
+
+        Models that draw facts from it or summarise it get ten seconds more, and then go on in the background.
+
+        Raises:
+            PersistentMemoryError: It cannot be stored now. It is kept, and tried again.
+        """
+        if self._captured_by is not None:
+            await self._captured_by.catch_up()
         await self._engine.flush()
+        if not await self._read(CLOSING_SECONDS):
+            logger.warning(
+                "What was said is stored, but models have not read all of it within %g s; that goes on in the background.",
+                CLOSING_SECONDS,
+            )
 
     async def close(self) -> None:
         """Flush and let go of the store. The memory opens itself again when it is used again."""
@@ -205,9 +221,13 @@ class EngineMemory(Memory):
 
     async def _take_in(self) -> None:
         if self._captured_by is not None:
-            await self._captured_by.flush()
-        if self._recap is not None:
-            await self._recap.finish()
+            await self._captured_by.catch_up()
+        await self._read()
+
+    async def _read(self, seconds: float = math.inf) -> bool:
+        """Let models read what was said, and wait so long for them; whether they have."""
+        readers = [reader for reader in (self._captured_by, self._recap) if reader is not None]
+        return all([await reader.read(seconds) for reader in readers])
 
     async def __aenter__(self) -> Self:
         return self

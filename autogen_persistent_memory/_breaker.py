@@ -8,8 +8,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import Literal
 
 from ._errors import StoreUnavailableError
 
@@ -21,25 +22,38 @@ _STILL_WANTED = 60.0
 """Seconds without anybody asking after which a server is no longer looked for."""
 _REMEMBERED_CALLS = 64
 
-_automatic: ContextVar[bool] = ContextVar("automatic", default=False)
+_Manner = Literal["asked for", "automatic", "patient"]
+_manner: ContextVar[_Manner] = ContextVar("manner", default="asked for")
 
 
-@contextmanager
-def automatic() -> Iterator[None]:
+def automatic() -> AbstractContextManager[None]:
     """What is done within is done by itself, for an agent or in the background: it fails at once while the server is gone.
 
     Everything else was asked for by name, and really tries.
     """
-    token = _automatic.set(True)
+    return _done("automatic")
+
+
+def patiently() -> AbstractContextManager[None]:
+    """What is done within is done in the background, and may take its time: it also tries a server too slow for agents.
+
+    That some of its calls are fast does not bring the agents back to that server.
+    """
+    return _done("patient")
+
+
+@contextmanager
+def _done(manner: _Manner) -> Iterator[None]:
+    token = _manner.set(manner)
     try:
         yield
     finally:
-        _automatic.reset(token)
+        _manner.reset(token)
 
 
 def is_automatic() -> bool:
-    """Whether what is being done is done by itself."""
-    return _automatic.get()
+    """Whether what is being done is done by itself, and somebody may wait for it."""
+    return _manner.get() == "automatic"
 
 
 class Breaker:
@@ -104,7 +118,8 @@ class Breaker:
             self._end(token, started)
             raise
         self._end(token, started)
-        self._reached(time.monotonic() - started)
+        if _manner.get() != "patient":
+            self._reached(time.monotonic() - started)
 
     def failed(self, error: BaseException, patience: float = math.inf) -> None:
         """The server could not be reached. It counts as back once it answers within so many seconds."""
@@ -128,8 +143,8 @@ class Breaker:
         if hung or slow:
             self.failed(TimeoutError(f"it does not answer within an agent's deadline of {waited:g} s"), waited / 2)
 
-    def when_back(self, call: Callable[[], None]) -> None:
-        """Call this, in another thread, once the server is back; at once if it is there."""
+    def when_it_answers(self, call: Callable[[], None]) -> None:
+        """Call this, in another thread, once the server answers, fast enough for agents or not; at once if it is there."""
         with self._changed:
             if self._trouble is not None:
                 self._waiting.append(call)
@@ -150,13 +165,16 @@ class Breaker:
     def _reached(self, seconds: float) -> None:
         """The server answered in so many seconds."""
         with self._changed:
-            if self._trouble is None or seconds > self._patience:
+            if self._trouble is None:
                 return
-            self._trouble, self._recovered_at = None, time.monotonic()
-            self.recoveries += 1
             waiting, self._waiting = self._waiting, []
-            self._changed.notify_all()
-        logger.info("The Chroma server is back; agents have their memory again.")
+            is_back = seconds <= self._patience
+            if is_back:
+                self._trouble, self._recovered_at = None, time.monotonic()
+                self.recoveries += 1
+                self._changed.notify_all()
+        if is_back:
+            logger.info("The Chroma server is back; agents have their memory again.")
         for call in waiting:
             call()
 
@@ -168,7 +186,7 @@ class Breaker:
                 self._prober.start()
 
     def _look(self) -> None:
-        """Ask for a sign of life, less and less often."""
+        """Ask for a sign of life, less and less often, and wait for it longer and longer: a slow server takes deliveries."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._trouble is None, timeout=self._pause)
@@ -176,10 +194,11 @@ class Breaker:
                 if self._trouble is None or not is_wanted or self._probe is None:
                     self._prober = None
                     return
-                patience, self._pause = self._patience, min(2 * self._pause, _LONGEST_PAUSE)
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+                patience = min(max(self._patience, self._pause), _LONGEST_PAUSE)
             started = time.monotonic()
             try:
-                self._probe(min(patience, _LONGEST_PAUSE))
+                self._probe(patience)
             except Exception as error:
                 logger.debug("The Chroma server is still out of reach: %r", error)
             else:

@@ -359,7 +359,7 @@ def _translated(error: BaseException, source: ClientSource) -> BaseException:
     ):
         return EmbeddingMismatchError(
             f"The stored vectors have another length than the embedding's ({error}). Use the embedding the store was "
-            "written with, or make all vectors anew with: await memory.reembed()"
+            "written with, or make all vectors anew with: await memory.reembed(), or `autogen-memory reembed`"
         )
     if is_failure(error):
         return StoreUnavailableError(source.describe(error))

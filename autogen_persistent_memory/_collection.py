@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from ._client import collections_used
+from ._embeddings import as_options
 from ._errors import EmbeddingMismatchError, SchemaVersionError
 from ._migrations import is_newer, migrated, schema_version
 from ._rows import Metadata, collection_metadata, collection_name
@@ -130,7 +132,9 @@ class NamespaceCollection:
             raise EmbeddingMismatchError(
                 f"The memories of {self._namespace!r} were embedded with {stored!r}, this memory uses {ours!r}; their "
                 "vectors cannot be compared. Nothing was changed. Use the former embedding, or make all vectors anew "
-                "with the new one: await memory.reembed()"
+                f"with the new one: await memory.reembed(), or `autogen-memory reembed --namespace "
+                f"{shlex.quote(self._namespace)} {as_options(ours)}`, with --path FOLDER or --server HOST:PORT unless it is in "
+                "the default store."
             )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 CLOSING_SECONDS = 10.0
-"""How long each part of closing a memory may take."""
+"""How long each part of closing a memory may take, and what a flush waits for models."""
 
 
 class Budget:
@@ -21,6 +22,14 @@ class Budget:
     def left(self) -> float:
         """How many seconds are left; never none at all, since what is ready at once may still be had."""
         return max(0.01, self._until - asyncio.get_running_loop().time())
+
+
+async def ended(task: asyncio.Task[Any] | None, seconds: float) -> bool:
+    """Wait so long for a task of this loop to end, however it ends; whether it has. It is not cancelled."""
+    if task is None or task.get_loop() is not asyncio.get_running_loop():
+        return True
+    done, _ = await asyncio.wait({task}, timeout=None if math.isinf(seconds) else seconds)
+    return bool(done)
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ._breaker import automatic
+from ._breaker import Breaker, patiently
 from ._engine import Engine
 from ._errors import PersistentMemoryError, StoreUnavailableError
 from ._extraction import Extractor, Message, RuleExtractor, learned
@@ -18,29 +18,47 @@ from ._threads import in_thread
 
 logger = logging.getLogger("autogen_persistent_memory")
 
-_BATCH = 64
+_BATCH = 16
+"""So many messages are stored before they are removed: what a slow server and the end of a process let come to nothing."""
+_SHARE = 0.25
+"""What of its deadline an agent waits for what was put by before."""
 
 
 class Delivery:
     """Stores what a session heard, with the facts in it. What cannot be stored is put by, and delivered later, once.
 
     It also delivers what other sessions and other processes of the namespace put by.
+
+    Args:
+        engine: The engine of the namespace, of which this is a chore.
+        session: The session that is captured, if one is.
+        extractor: How facts are drawn from it.
+        study: Who reads it later.
     """
 
-    def __init__(self, engine: Engine, session: str, extractor: Extractor | None, study: Study | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        session: str | None = None,
+        extractor: Extractor | None = None,
+        study: Study | None = None,
+    ) -> None:
         self._engine = engine
         self._session = session
         self._extractor = extractor
         self._study = study
-        self._task: asyncio.Task[None] | None = None
-        self._wake: Callable[[], None] | None = None
-        self._wakes: asyncio.AbstractEventLoop | None = None
-        engine.chores.append(self.deliver)
+        self._task: asyncio.Task[bool] | None = None
+        self._is_wanted = False
+        self._waking: tuple[asyncio.AbstractEventLoop, Breaker, Callable[[], None]] | None = None
 
     @property
     def outbox(self) -> Outbox | None:
         """Where messages are put by; None where the store is on this machine."""
         return self._engine.holdings.outbox
+
+    @property
+    def _breaker(self) -> Breaker:
+        return self._engine.holdings.connection.breaker
 
     async def learn(self, heard: Heard, *, late: bool = False) -> list[MemoryRecord]:
         """Store the facts in a message."""
@@ -107,9 +125,30 @@ class Delivery:
         outbox = self.outbox
         assert outbox is not None
         await in_thread(partial(outbox.put, messages))
-        self._deliver_when_back()
+        self._deliver_when_it_answers()
 
-    async def deliver(self) -> None:
+    async def begin(self) -> None:
+        """See that all that was put by is stored, in the background, as soon as the server takes it."""
+        if self.outbox is not None and await in_thread(self.outbox.waits):
+            self._deliver_when_it_answers()
+
+    async def hurry(self) -> None:
+        """As `finish`, where an agent waits: for a part of its deadline. What takes longer goes on in the background.
+
+        Raises:
+            PersistentMemoryError: It is not stored by then.
+        """
+        if self.outbox is None or not await in_thread(self.outbox.waits):
+            return
+        self._breaker.check()
+        task = self._start()
+        done, _ = await asyncio.wait({task}, timeout=_SHARE * self._engine.policy.deadline)
+        if not done or task.cancelled() or not task.result():
+            raise StoreUnavailableError(
+                "What was said before is still being delivered, which goes on in the background."
+            )
+
+    async def finish(self) -> None:
         """Store all that was put by, in order, whoever did.
 
         Raises:
@@ -146,46 +185,56 @@ class Delivery:
             messages.append(heard._replace(facts=(*heard.facts, *(record.id for record in records))))
         await self.store(messages)
 
-    def _deliver_when_back(self) -> None:
+    def _deliver_when_it_answers(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._wakes is loop and self._wake is not None:
-            return
-        self._forget_waking()
-        self._wakes, self._wake = loop, partial(_wake_in, loop, self._start)
-        self._engine.holdings.connection.breaker.when_back(self._wake)
+        if self._waking is None or self._waking[0] is not loop:
+            self._forget_waking()
+            breaker, wake = self._breaker, partial(_wake_in, loop, self._start)
+            self._waking = loop, breaker, wake
+            breaker.when_it_answers(wake)
 
     def _forget_waking(self) -> None:
-        if self._wake is not None:
-            self._engine.holdings.connection.breaker.no_longer(self._wake)
-        self._wake = None
+        if self._waking is not None:
+            _, breaker, wake = self._waking
+            breaker.no_longer(wake)
+        self._waking = None
 
-    def _start(self) -> None:
+    def _start(self) -> asyncio.Task[bool]:
         self._forget_waking()
+        self._is_wanted = True
         if self._task is None or self._task.done() or self._task.get_loop() is not asyncio.get_running_loop():
             self._task = asyncio.get_running_loop().create_task(self._work())
+        return self._task
 
-    async def _work(self) -> None:
-        """Work that nobody waits for: what goes wrong must not be lost in silence, nor reach the agent."""
+    async def _work(self) -> bool:
+        """Work that nobody waits for: what goes wrong must not be lost in silence, nor reach the agent; whether it is done."""
         try:
-            with automatic():
-                await self.deliver()
+            with patiently():
+                while self._is_wanted:  # more may be put by while the last of it is delivered
+                    self._is_wanted = False
+                    await self.finish()
         except PersistentMemoryError as error:
             self._engine.log_trouble("What was said cannot be delivered yet, and will be tried again: %s", error)
-            if self._engine.holdings.connection.breaker.is_open:
-                self._deliver_when_back()
+            if self._breaker.is_open:
+                self._deliver_when_it_answers()
         except Exception:
             logger.exception("Memory failed to deliver what was said; please report this.")
+        else:
+            return True
+        return False
 
     async def leave(self) -> None:
-        """Stop delivering; the next process goes on."""
+        """Stop delivering, and reading what was delivered; the next process goes on."""
         self._forget_waking()
         task, self._task = self._task, None
         if task is not None and task.get_loop() is asyncio.get_running_loop():
             task.cancel()
             await asyncio.wait({task})
+        if self._study is not None:
+            await self._study.leave()
 
 
-def _wake_in(loop: asyncio.AbstractEventLoop, start: Callable[[], None]) -> None:
+def _wake_in(loop: asyncio.AbstractEventLoop, start: Callable[[], object]) -> None:
     try:
         loop.call_soon_threadsafe(start)
     except RuntimeError:  # that loop was closed; what waits is delivered with the next turn

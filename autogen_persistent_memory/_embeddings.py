@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import re
+import shlex
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,6 +24,10 @@ Vector = Sequence[float]
 Vectors = Sequence[Vector]
 EmbeddingFunction = Callable[[list[str]], Vectors | Awaitable[Vectors]]
 """Texts in, one vector each out; may be async. A function that is not async runs in a thread."""
+
+
+CHROMA = "chroma/"
+"""How the ids of Chroma's own embeddings begin."""
 
 
 class Embedding(ABC):
@@ -128,7 +133,7 @@ class ChromaEmbedding(Embedding):
         _refuse_secrets(options)
         self._config = ChromaEmbeddingConfig(name=require_text(name, "name"), options=options)
         shape = {option: value for option, value in options.items() if not option.endswith("_env_var")}
-        self.id = f"chroma/{name}" + (f" {json.dumps(shape, sort_keys=True)}" if shape else "")
+        self.id = f"{CHROMA}{name}" + (f" {json.dumps(shape, sort_keys=True)}" if shape else "")
         self._function: Callable[[list[str]], Vectors] | None = None
         super().__init__()
 
@@ -207,6 +212,19 @@ class _SetupError(PersistentMemoryError):
     """An embedding that cannot work as it is configured."""
 
     needs_developer = True
+
+
+def as_options(id: str) -> str:
+    """The options of the command line that name the embedding of an id, as far as that tells how to have it.
+
+    >>> as_options("all-MiniLM-L6-v2"), as_options("toy-1")
+    ('--embedding minilm', '--embedding module:function --embedding-id toy-1')
+    """
+    if id == MiniLMEmbedding.id:
+        return "--embedding minilm"
+    if id.startswith(CHROMA):
+        return f"--embedding {shlex.quote('chroma:' + id.removeprefix(CHROMA))}"
+    return f"--embedding module:function --embedding-id {shlex.quote(id)}"
 
 
 def embedding_from_config(config: EmbeddingConfig) -> Embedding:

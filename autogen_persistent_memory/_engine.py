@@ -6,12 +6,12 @@ import asyncio
 import logging
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ._ahead import one_ahead
 from ._breaker import automatic
@@ -42,6 +42,19 @@ _MOST_AWAKE = 100
 _TICK = timedelta(microseconds=1)
 
 
+class Chore(Protocol):
+    """Something that others want done for the namespace whenever house is kept."""
+
+    async def begin(self) -> None:
+        """See that it is done in the background, as soon as it can be."""
+
+    async def finish(self) -> None:
+        """Do it now."""
+
+    async def leave(self) -> None:
+        """Stop doing it."""
+
+
 class Engine:
     """Everything a namespace can do. Opens its store on first use, and again after `close()`."""
 
@@ -59,8 +72,7 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._swept_at: datetime | None = None
         self.prepared = False
-        self.chores: list[Callable[[], Awaitable[None]]] = []
-        """What others want done whenever house is kept."""
+        self.chores: list[Chore] = []
 
     # Opening and closing
 
@@ -88,14 +100,15 @@ class Engine:
         """Do the slow local part of opening: load the model, and open the store if it is on this machine."""
         await asyncio.gather(self.embedding.load(), self.holdings.prepare())
         self.prepared = True
+        if self.holdings.outbox is not None:
+            self._keep_house_soon()  # lest what waits is forgotten where nothing can be recalled, since the server is gone
 
     async def flush(self) -> None:
         """Write what is pending, delete what has expired, and wait for all of it."""
         if self._holdings is None:
             return
         await self._write_usage()
-        for chore in self.chores:
-            await chore()
+        await self._finish_chores()
         await self.sweep()
         await self.holdings.settle()
         loop = asyncio.get_running_loop()
@@ -104,8 +117,6 @@ class Engine:
     async def close(self) -> None:
         """Flush, and let go of the store."""
         holdings = self._holdings
-        if holdings is None:
-            return
         try:
             with automatic():
                 await within(CLOSING_SECONDS, self.flush())
@@ -113,10 +124,17 @@ class Engine:
             reason = str(error) or "it took too long"
             self.log_trouble("Memory could not do its housekeeping before closing: %s", reason)
         finally:
+            for chore in self.chores:
+                await chore.leave()
             if self._holdings is holdings:
                 self._holdings = None
                 self.prepared = False
-            await holdings.connection.close()
+            if holdings is not None:
+                await holdings.connection.close()
+
+    async def _finish_chores(self) -> None:
+        for chore in self.chores:
+            await chore.finish()
 
     def log_trouble(self, message: str, reason: object) -> None:
         """Warn of what went wrong by itself; not each time while the store is known to be out of reach."""
@@ -394,6 +412,7 @@ class Engine:
             distinct = {record.id: record for record in doomed}.values()
             return len(distinct) if dry_run else await self._remove(distinct)
 
+        await self._finish_chores()  # what is still to come must not come back
         return await self._as_a_whole(forget)
 
     async def _told(self, facts: Sequence[MemoryRecord], shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
@@ -436,6 +455,7 @@ class Engine:
             await self.values.empty("value")
             (await self.holdings.catalogue()).start_over()
 
+        await self._finish_chores()
         await self._as_a_whole(clear)
 
     async def clear(self) -> None:
@@ -449,6 +469,7 @@ class Engine:
                 await part.clear()
             (await self.holdings.catalogue()).start_over()
 
+        await self._finish_chores()
         await self._as_a_whole(clear)
 
     async def _remove(self, records: Iterable[MemoryRecord]) -> int:
@@ -502,10 +523,10 @@ class Engine:
         """Work that nobody waits for: what goes wrong must not be lost in silence, nor reach the agent."""
         try:
             with automatic():
+                for chore in self.chores:
+                    await chore.begin()
                 await self._write_usage()
                 if self._is_time_to_sweep():
-                    for chore in self.chores:
-                        await chore()
                     await self.sweep()
         except PersistentMemoryError as error:
             self.log_trouble("Memory could not do its housekeeping, and will try again: %s", error)

@@ -7,6 +7,7 @@ from typing_extensions import Self
 
 from ._autogen import make_engine
 from ._config import ProfileMemoryConfig, RecallPolicy
+from ._delivery import Delivery
 from ._embeddings import Embedding, embedding_from_config
 from ._engine import Engine
 from ._remembering import RememberingMemory
@@ -43,7 +44,9 @@ class ProfileMemory(RememberingMemory, Component[ProfileMemoryConfig]):
         embedding: Embedding | None = None,
         policy: RecallPolicy | None = None,
     ) -> None:
-        super().__init__(make_engine(namespace, store, embedding, policy), ["profile"])
+        engine = make_engine(namespace, store, embedding, policy)
+        engine.chores.append(Delivery(engine))  # of what agents with other memories of the namespace heard
+        super().__init__(engine, ["profile"])
 
     @classmethod
     def on_engine(cls, engine: Engine) -> Self:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import Sequence
 
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 
 from ._block import Story, spoken
 from ._conversation import VisibleText
+from ._deadlines import ended
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._records import MemoryRecord
@@ -91,11 +93,10 @@ class Recap:
         if self.model is not None and (self._task is None or self._task.done() or self._task.get_loop() is not loop):
             self._task = loop.create_task(self._work())
 
-    async def finish(self) -> None:
-        """Wait until everything is summarised that is to be."""
+    async def read(self, seconds: float = math.inf) -> bool:
+        """Summarise everything that is to be, and wait so long for it; it goes on after that. Whether it is over."""
         self.keep_up()
-        if self._task is not None and self._task.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait({self._task})
+        return await ended(self._task, seconds)
 
     async def leave(self) -> None:
         """Stop working; what is left is summarised the next time."""

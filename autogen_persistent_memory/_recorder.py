@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
@@ -48,6 +49,7 @@ class Recorder:
         if extractor is not None and extractor.every is not None:
             self._study = Study(engine, session, extractor, extractor.every)
         self._delivery = Delivery(engine, session, extractor, self._study)
+        engine.chores.append(self._delivery)
         self._books: Ledger | None = None
         self._loading: asyncio.Task[None] | None = None
         self._overheard: list[tuple[object, deque[Utterance], int]] = []
@@ -68,6 +70,7 @@ class Recorder:
         ledger, since = await self._ledger(), moment()
         await self._hear_replies(ledger, since, but=context)
         await self._hear(context, ledger, since)
+        await self._delivery.hurry()
         await self._learn()
 
     async def _hear_replies(self, ledger: Ledger, since: int, but: ChatCompletionContext | None = None) -> None:
@@ -201,7 +204,7 @@ class Recorder:
             self._note(ledger.hear_transcript(await self._clean(utterances)), ledger)
         facts = await self._learn()
         await self._write_messages()
-        await self._finish_study()
+        await self.read()
         return facts
 
     async def append(self, message: Draft) -> MemoryRecord:
@@ -237,17 +240,15 @@ class Recorder:
         if self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
             await asyncio.shield(self._writing)
 
-    async def flush(self) -> None:
-        """Take in the last replies, and store what could not be stored before.
+    async def read(self, seconds: float = math.inf) -> bool:
+        """Learn also what takes long from all that was stored, and wait so long for it; whether that is over.
 
-        Raises:
-            PersistentMemoryError: It cannot be stored now either. It is kept for the next time.
+        A model that is down is no reason for anything else to fail: what it did not read is marked, and tried again.
         """
-        await self.catch_up()
-        await self._finish_study()
+        return self._study is None or await self._study.finish(seconds)
 
     async def catch_up(self) -> None:
-        """Take in and store all that was said, without learning what takes long.
+        """Take in and store all that was said, the last replies included, without learning what takes long.
 
         Raises:
             PersistentMemoryError: It cannot be stored now. It is kept for the next time.
@@ -324,8 +325,6 @@ class Recorder:
                 task.cancel()
                 await asyncio.wait({task})
         await self._delivery.leave()
-        if self._study is not None:
-            await self._study.leave()
 
     def _note(self, captured: Sequence[Captured], ledger: Ledger) -> None:
         self._heard += [self._message(found, ledger) for found in captured]
@@ -334,8 +333,8 @@ class Recorder:
         """Store the facts in what was heard, and then leave the messages to be stored."""
         found: dict[str, MemoryRecord] = {}
         self._engine.holdings.connection.breaker.check()
+        await self._delivery.finish()  # what was said before that
         async with self._learning:
-            await self._delivery.deliver()  # what was said before that
             for heard in list(self._heard):
                 is_known = heard.if_new and await self._delivery.is_known(heard)
                 records = [] if is_known else await self._delivery.learn(heard)
@@ -359,14 +358,6 @@ class Recorder:
         if previous is not None and previous.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({previous})
         await self._write_messages()
-
-    async def _finish_study(self) -> None:
-        """A model that is down is no reason for anything else to fail: what it did not read is marked, and tried again."""
-        if self._study is not None:
-            try:
-                await self._study.finish()
-            except PersistentMemoryError as error:
-                logger.warning("No facts could be drawn from what was said; it will be tried again: %s", error)
 
     async def _ledger(self) -> Ledger:
         """The books of the session, in which stands what earlier processes captured, unless an agent would wait for it."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
+import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -29,17 +32,37 @@ async def writing_lines(file: File) -> AsyncIterator[Write]:
         yield _writer(file, _name_of(file))
         await _trying("written", _name_of(file), file.flush)
         return
-    place = Path(file)
-    unfinished = place.with_name(f"{place.name}.unfinished")
-    stream = await _trying("written", place, partial(open, unfinished, "wb"))
+    place = await in_thread(lambda: Path(os.path.realpath(file)))  # what a link leads to, not the link
+    unfinished = place.with_name(f"{place.name}.{secrets.token_hex(4)}.unfinished")  # of this attempt alone
+    if await in_thread(
+        lambda: place.exists() and not place.is_file()
+    ):  # a device, a pipe, or a folder, which is refused
+        unfinished = place
+    stream = await _trying("written", file, partial(open, unfinished, "wb"))
     try:
-        yield _writer(stream, place)
-        await _trying("written", place, stream.close)
-        await _trying("written", place, lambda: os.replace(unfinished, place))
+        yield _writer(stream, file)
+        await _trying("written", file, lambda: _finish(stream, unfinished, place))
     except BaseException:
-        await in_thread(stream.close)
-        await in_thread(partial(unfinished.unlink, missing_ok=True))
+        await in_thread(lambda: _abandon(stream, unfinished, place))
         raise
+
+
+def _finish(stream: IO[Any], unfinished: Path, place: Path) -> None:
+    stream.flush()
+    if unfinished != place:
+        os.fsync(stream.fileno())  # else, after a power failure, an empty file could stand in its place
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copymode(place, unfinished)
+    stream.close()
+    if unfinished != place:
+        os.replace(unfinished, place)
+
+
+def _abandon(stream: IO[Any], unfinished: Path, place: Path) -> None:
+    with contextlib.suppress(OSError):  # what could not be written cannot be now either
+        stream.close()
+    if unfinished != place:
+        unfinished.unlink(missing_ok=True)
 
 
 def _writer(stream: IO[bytes] | IO[str], name: object) -> Write:

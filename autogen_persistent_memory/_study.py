@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import Sequence
 from datetime import timedelta
 
 from ._breaker import automatic
+from ._deadlines import Budget, ended
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._extraction import Extractor, Message, learned
@@ -37,6 +39,7 @@ class Study:
         self._task: asyncio.Task[None] | None = None
         self._is_marked = False
         self._picked_up = False
+        self._to_the_end = False
 
     async def begin(self) -> None:
         """Mark, before anything of the session is stored, from where on it is to be read."""
@@ -50,16 +53,16 @@ class Study:
         if len(self._waiting) >= self._every or not self._picked_up:
             self._start()
 
-    async def finish(self) -> None:
-        """Draw what is in the last messages, too.
-
-        Raises:
-            PersistentMemoryError: That failed. They stay marked as not done, and are tried again.
-        """
-        if self._task is not None and self._task.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait({self._task})
-        while self._waiting:
-            await self._next_batch()
+    async def finish(self, seconds: float = math.inf) -> bool:
+        """Draw what is in the last messages, too, and wait so long for it; it goes on after that. Whether it is over."""
+        budget = Budget(seconds)
+        self._to_the_end = True
+        if not await ended(self._task, budget.left):
+            return False
+        if self._waiting:  # nobody was at it, or it failed
+            self._to_the_end = True
+            self._start()
+        return await ended(self._task, budget.left)
 
     async def look_again(self) -> None:
         """Something was deleted: what is gone is not read any more."""
@@ -94,12 +97,14 @@ class Study:
             with automatic():
                 if not self._picked_up:
                     await self._pick_up()
-                while len(self._waiting) >= self._every:
+                while len(self._waiting) >= (1 if self._to_the_end else self._every):
                     await self._next_batch()
         except PersistentMemoryError as error:
             self._engine.log_trouble("No facts could be drawn from what was said; it will be tried again: %s", error)
         except Exception:
             logger.exception("Memory failed to draw facts from what was said; please report this.")
+        finally:
+            self._to_the_end = False
 
     async def _next_batch(self) -> None:
         batch = self._waiting[: self._every]

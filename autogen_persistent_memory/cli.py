@@ -12,6 +12,7 @@ import typer
 
 from ._cli.changing import add_changing
 from ._cli.commands import everywhere
+from ._cli.conversing import add_conversing
 from ._cli.demonstration import add_demonstration
 from ._cli.looking import add_looking
 from ._cli.mending import add_mending
@@ -26,7 +27,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(everywhere)
-for add_commands in (add_looking, add_changing, add_moving, add_mending, add_serving, add_demonstration):
+for add_commands in (
+    add_looking,
+    add_changing,
+    add_conversing,
+    add_moving,
+    add_mending,
+    add_serving,
+    add_demonstration,
+):
     add_commands(app)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import pty
 import re
+import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,19 +19,25 @@ from pathlib import Path
 
 import chromadb
 import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_ext.models.replay import ReplayChatCompletionClient
 from chromadb.config import Settings
-from toys import words
+from toys import word_vectors, words
 from typer.testing import CliRunner, Result
 
 from autogen_persistent_memory import (
+    CallableEmbedding,
     EmbeddedStore,
+    EmbeddingMismatchError,
     MemoryRecord,
+    MiniLMEmbedding,
     PersistentMemory,
     ServerStore,
     StoreLockedError,
     TemporaryStore,
 )
 from autogen_persistent_memory._cli.printing import printable, to_json
+from autogen_persistent_memory._embeddings import Embedding, as_options
 from autogen_persistent_memory.cli import app
 
 TOY = ("--embedding", "toys:word_vectors", "--embedding-id", "toy-words")
@@ -297,9 +306,55 @@ def test_forgetting_takes_what_is_meant_and_nothing_else(stocked: dict[str, Memo
     assert [row["namespace"] for row in objects("namespaces")] == ["bob"]
 
 
+def test_a_dry_run_only_tells_what_would_be_forgotten(stocked: dict[str, MemoryRecord]) -> None:
+    assert objects("forget", "-n", "ann", "--key", "home", "--everywhere", "--dry-run") == [{"would_forget": 2}]
+    assert done("forget", "-n", "ann", "--tag", "hot", "--dry-run") == "Would forget: 1.\n"
+    assert "leave out --dry-run" in refused(2, "forget", "-n", "ann", "--all", "--dry-run")
+    assert "no such memories" in refused(3, "forget", "-n", "ann", "--tag", "cold", "--dry-run")
+    assert len(listed("--history")) == 5
+
+
+def test_a_conversation_is_deleted_with_its_state_and_what_was_learned_stays(
+    stocked: dict[str, MemoryRecord], path: Path
+) -> None:
+    async def save(session: str) -> None:
+        async with PersistentMemory("ann", session=session, store=EmbeddedStore(path), embedding=words()) as memory:
+            await memory.session.save(AssistantAgent("a", ReplayChatCompletionClient(["Fine."])))
+            await memory.remember("Likes the harbour", session=session)
+
+    async def load() -> bool:
+        async with PersistentMemory("ann", session="monday", store=EmbeddedStore(path), embedding=words()) as memory:
+            return await memory.session.load(AssistantAgent("a", ReplayChatCompletionClient(["Fine."])))
+
+    asyncio.run(save("monday"))
+    asyncio.run(save("tuesday"))
+    delete = ("sessions", "-n", "ann", "--delete")
+    assert objects(*delete, "monday", "--dry-run") == [
+        {"session": "monday", "messages": 2, "state": True, "dry_run": True}
+    ]
+    assert len(objects("sessions", "-n", "ann")) == 2
+    assert done(*delete, "monday", "--yes") == (
+        "Deleted the conversation 'monday' of 'ann', 2 messages and its saved state.\n"
+    )
+    assert [session["name"] for session in objects("sessions", "-n", "ann")] == ["tuesday"]
+    assert listed() == ["Likes the harbour", "Prefers green tea", "Lives in Lisbon"]
+    assert not asyncio.run(load())
+    assert "has no conversation 'monday'" in refused(3, *delete, "monday", "--yes")
+    assert objects(*delete, "tuesday", "--yes") == [
+        {"session": "tuesday", "messages": 0, "state": True, "dry_run": False}
+    ]
+    assert "belong to --delete" in refused(2, "sessions", "-n", "ann", "--yes")
+
+
 @pytest.mark.parametrize(
     "command",
-    ["forget -n ann --tag hot", "forget -n ann --all", "reembed -n ann --embedding minilm", "doctor --repair"],
+    [
+        "forget -n ann --tag hot",
+        "forget -n ann --all",
+        "sessions -n ann --delete monday",
+        "reembed -n ann --embedding minilm",
+        "doctor --repair",
+    ],
 )
 def test_what_destroys_is_not_done_unasked(stocked: dict[str, MemoryRecord], command: str) -> None:
     assert "--yes" in refused(2, *command.split(), input="y\n")
@@ -361,6 +416,27 @@ def test_vectors_are_made_anew_with_another_embedding(stocked: dict[str, MemoryR
     assert objects("search", "tea", "-n", "ann", *other)[0]["record"]["id"] == stocked["tea"].id  # type: ignore[index]
     assert objects("compact", "-n", "ann") == [{"compacted": 5}]
     assert objects("namespaces")[0]["embedding"] == "toy-short"
+
+
+def test_the_error_about_another_embedding_names_the_command_that_mends_it(
+    stocked: dict[str, MemoryRecord], path: Path
+) -> None:
+    async def refused_with(embedding: Embedding) -> list[str]:
+        async with PersistentMemory("ann", store=EmbeddedStore(path), embedding=embedding) as memory:
+            with pytest.raises(EmbeddingMismatchError) as refusal:
+                await memory.recall("Who lives where?")
+        (command,) = re.findall("`autogen-memory (.*?)`", str(refusal.value))
+        return shlex.split(command)
+
+    own = asyncio.run(refused_with(CallableEmbedding(word_vectors, id="my vectors")))
+    assert own == [*["reembed", "--namespace", "ann", "--embedding", "module:function", "--embedding-id"], "my vectors"]
+    assert objects(*("toys:word_vectors" if word == "module:function" else word for word in own), "--yes") == [
+        {"embedded": 5, "embedding": "my vectors"}
+    ]
+    ours = asyncio.run(refused_with(MiniLMEmbedding()))
+    assert objects(*ours, "--yes") == [{"embedded": 5, "embedding": "all-MiniLM-L6-v2"}]
+    of_chroma = as_options('chroma/openai {"model_name": "text-embedding-3-small"}')
+    assert shlex.split(of_chroma) == ["--embedding", 'chroma:openai {"model_name": "text-embedding-3-small"}']
 
 
 def test_an_embedding_that_does_not_fit_is_refused_clearly(stocked: dict[str, MemoryRecord]) -> None:
@@ -544,11 +620,16 @@ def test_a_terminal_gets_colours_unless_it_wants_none(path: Path) -> None:
     assert not colour.search(printed["1"])
 
 
-@pytest.fixture
-def serving(
-    stocked: dict[str, MemoryRecord], path: Path
-) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, object]]]:
-    process = start("serve", "--port", "0", "--json")
+Serving = tuple[subprocess.Popen[bytes], dict[str, object]]
+
+
+@contextlib.contextmanager
+def served(*, limit: str = "true") -> Iterator[Serving]:
+    """A server on the folder, after a command of the shell; and what it told when it was ready."""
+    command = shlex.join([*SCRIPT, "serve", "--port", "0", "--json"])
+    process = subprocess.Popen(
+        ["sh", "-c", f"{limit} && exec {command}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     with process:
         assert process.stdout is not None
         told = json.loads(process.stdout.readline() or b"{}")
@@ -563,9 +644,13 @@ def serving(
                     pass
 
 
-def test_a_folder_is_served_until_it_is_interrupted(
-    serving: tuple[subprocess.Popen[bytes], dict[str, object]], path: Path
-) -> None:
+@pytest.fixture
+def serving(stocked: dict[str, MemoryRecord]) -> Iterator[Serving]:
+    with served() as server:
+        yield server
+
+
+def test_a_folder_is_served_until_it_is_interrupted(serving: Serving, path: Path) -> None:
     process, told = serving
     port = int(str(told["port"]))
     assert told["store"] == f'ServerStore("127.0.0.1", {port})'
@@ -586,12 +671,35 @@ def test_a_folder_is_served_until_it_is_interrupted(
 
 
 def test_a_server_that_outlives_its_command_keeps_the_folder_locked(
-    serving: tuple[subprocess.Popen[bytes], dict[str, object]],
+    serving: Serving,
 ) -> None:
     process, told = serving
     process.kill()
     process.wait()
     assert f"is in use by process {told['pid']} (chroma run" in refused(1, "list", "-n", "ann")
+
+
+def ended(process: subprocess.Popen[bytes]) -> str:
+    """What a command said on stderr until it was interrupted."""
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    assert process.wait(60) == 0
+    return process.stderr.read().decode()
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux tells the limits of another process")
+def test_a_server_may_open_as_many_files_as_the_user_may(stocked: dict[str, MemoryRecord]) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with served(limit="ulimit -Sn 1024") as (process, told):
+        assert resource.prlimit(int(str(told["pid"])), resource.RLIMIT_NOFILE) == (most, most)
+        assert ended(process) == ""
+
+
+def test_a_server_that_may_open_few_files_says_so(stocked: dict[str, MemoryRecord]) -> None:
+    with served(limit="ulimit -Sn 512 && ulimit -Hn 1024") as (process, _):
+        said = ended(process)
+    assert "may open only 1024 files, enough for about 256 collections" in said
+    assert "ulimit -Hn" in said
 
 
 def test_a_port_in_use_is_refused(path: Path, chroma_server: tuple[str, int]) -> None:

@@ -267,6 +267,30 @@ async def test_what_is_forgotten_while_the_model_writes_does_not_come_back_in_it
     assert "- Some steps are done." in seen_by(client)
 
 
+async def test_a_flush_does_not_wait_for_a_model_that_hangs_and_the_summary_comes_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("autogen_persistent_memory._autogen.CLOSING_SECONDS", 0.05)
+    goes_on = asyncio.Event()
+
+    class Hung(ReplayChatCompletionClient):
+        async def create(self, *arguments: Any, **options: Any) -> CreateResult:
+            await goes_on.wait()
+            return await super().create(*arguments, **options)
+
+    memory = session(TemporaryStore(), summarizer=Hung(["The launch is in May."]))
+    await fill(memory, 20)
+    await asyncio.wait_for(memory.flush(), 10)
+    assert "models have not read all of it within 0.05 s" in caplog.text
+    assert len(await memory.messages()) == 20
+    goes_on.set()
+    monkeypatch.undo()
+    await memory.flush()
+    client = ReplayChatCompletionClient(["Hm."])
+    await AssistantAgent("assistant", client, memory=[memory]).run(task="Where were we?")
+    assert "- The launch is in May." in seen_by(client)
+
+
 async def test_of_a_summary_that_is_too_long_the_beginning_is_told() -> None:
     minutes = " ".join(f"Anna decided on plan number {number} because the hall is free." for number in range(15))
     memory = session(TemporaryStore(), summarizer=ReplayChatCompletionClient([minutes]))

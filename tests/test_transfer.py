@@ -454,6 +454,55 @@ async def test_an_export_that_fails_leaves_the_former_one(tmp_path: Path, monkey
     assert file.read_text().startswith('{"type":"header"')
 
 
+async def test_an_export_that_is_killed_leaves_the_former_one_and_is_simply_run_again(tmp_path: Path) -> None:
+    store, file = EmbeddedStore(tmp_path / "store"), tmp_path / "memories.jsonl"
+    async with a_memory(store) as memory:
+        await memory.remember_many([f"The number {number} is mine" for number in range(1200)])
+    file.write_text("the former one")
+    program = await a_program("export", tmp_path / "store", file)
+    await program.communicate()
+    assert program.returncode == -signal.SIGKILL
+    assert file.read_text() == "the former one"
+    (left,) = [name for name in os.listdir(tmp_path) if name.startswith("memories.jsonl.")]
+    assert left.endswith(".unfinished")
+    with pytest.raises(PersistentMemoryError, match=r"cut off|[Ll]ine"):
+        await import_memories(TemporaryStore(), tmp_path / left, embedding=words(), progress=False)
+    assert await export_memories(store, file, progress=False) == 1200
+    target = TemporaryStore()
+    assert await import_memories(target, file, embedding=words(), progress=False) == 1200
+
+
+async def test_two_exports_to_one_file_at_once_are_both_whole(tmp_path: Path) -> None:
+    store, file = TemporaryStore(), tmp_path / "memories.jsonl"
+    await filled(store, "ann", "bob", "eve", write=a_few)
+    first = await asyncio.gather(*(export_memories(store, file, progress=False) for _ in range(5)))
+    assert len(set(first)) == 1
+    assert [name for name in os.listdir(tmp_path) if "jsonl" in name] == ["memories.jsonl"]
+    assert await import_memories(TemporaryStore(), file, embedding=words(), progress=False) == first[0]
+
+
+async def test_an_export_takes_the_place_of_what_a_link_leads_to_and_keeps_who_may_read_it(tmp_path: Path) -> None:
+    store, file, link = TemporaryStore(), tmp_path / "memories.jsonl", tmp_path / "latest"
+    await filled(store, "ann", write=a_few)
+    file.touch(mode=0o600)
+    link.symlink_to(file)
+    await export_memories(store, link, progress=False)
+    assert link.is_symlink()
+    assert file.read_text().startswith('{"type":"header"')
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_pipe_is_written_and_not_replaced(tmp_path: Path) -> None:
+    store, pipe = TemporaryStore(), tmp_path / "pipe"
+    await filled(store, "ann", write=a_few)
+    os.mkfifo(pipe)
+    count, text = await asyncio.gather(export_memories(store, pipe, progress=False), asyncio.to_thread(pipe.read_bytes))
+    assert pipe.is_fifo()
+    assert await taken_in(TemporaryStore(), text) == count
+    with pytest.raises(PersistentMemoryError, match="Is a directory"):
+        await export_memories(store, tmp_path, progress=False)
+
+
 async def test_an_export_is_of_one_moment_though_memories_change_meanwhile() -> None:
     store = TemporaryStore()
     memory = a_memory(store)
@@ -482,10 +531,7 @@ async def test_an_import_that_was_killed_is_simply_run_again(tmp_path: Path) -> 
         await memory.remember_many([f"The number {number} is mine" for number in range(300)])
         await memory.set("theme", "dark")
     count = await export_memories(source, file, progress=False)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    program = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, str(tmp_path / "store"), str(file), env=environment, stdout=subprocess.PIPE
-    )
+    program = await a_program("import", tmp_path / "store", file)
     assert program.stdout is not None
     while int(await program.stdout.readline()) < 100:
         pass
@@ -496,10 +542,26 @@ async def test_an_import_that_was_killed_is_simply_run_again(tmp_path: Path) -> 
     assert await found_in(target, "ann") == await found_in(source, "ann")
 
 
-async def _import(folder: str, file: str) -> None:
-    await import_memories(
-        EmbeddedStore(folder), file, embedding=words(), progress=lambda done, total: print(done, flush=True)
+async def a_program(what: str, folder: Path, file: Path) -> asyncio.subprocess.Process:
+    """This file as a program that imports, and tells how far it is; or exports, and dies in the middle of it."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, __file__, what, str(folder), str(file), env=environment, stdout=subprocess.PIPE
     )
+
+
+async def _main(what: str, folder: str, file: str) -> None:
+    def tell(done: int, total: int) -> None:
+        print(done, flush=True)
+
+    def die(done: int, total: int) -> None:
+        if done >= total / 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if what == "export":
+        await export_memories(EmbeddedStore(folder), file, progress=die)
+    else:
+        await import_memories(EmbeddedStore(folder), file, embedding=words(), progress=tell)
 
 
 # The guide
@@ -578,4 +640,4 @@ async def _measure(what: str, folder: str, file: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_measure(*sys.argv[2:]) if sys.argv[1] == "measure" else _import(*sys.argv[1:]))
+    asyncio.run(_measure(*sys.argv[2:]) if sys.argv[1] == "measure" else _main(*sys.argv[1:]))

@@ -206,6 +206,30 @@ async def test_what_a_model_failed_to_read_is_read_later(caplog: pytest.LogCaptu
     assert "The model is busy" in caplog.text
 
 
+async def test_a_flush_does_not_wait_for_a_model_that_hangs_and_its_facts_come_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    goes_on = asyncio.Event()
+
+    class Hung(Collector):
+        async def extract_later(self, messages: Sequence[Message], known: Sequence[MemoryRecord]) -> list[Fact]:
+            await goes_on.wait()
+            return await super().extract_later(messages, known)
+
+    collector = Hung()
+    async with studying(TemporaryStore(), collector) as memory:
+        await tell(memory, *(f"this is the story number {number}" for number in range(5)))
+        monkeypatch.setattr("autogen_persistent_memory._autogen.CLOSING_SECONDS", 0.05)
+        await asyncio.wait_for(memory.flush(), 10)
+        assert "models have not read all of it within 0.05 s" in caplog.text
+        assert len(await memory.session.messages()) == 10
+        monkeypatch.undo()
+        goes_on.set()
+        await memory.flush()
+        assert [len(batch) for batch in collector.batches] == [4, 4, 2]
+        assert len(await facts(memory)) == 5
+
+
 KILLED = """
 import asyncio, os, signal, sys
 sys.path.insert(0, {tests!r})

@@ -13,6 +13,7 @@ from .options import (
     At,
     Before,
     Containing,
+    DryRun,
     EmbeddingId,
     EmbeddingName,
     Id,
@@ -101,6 +102,7 @@ def add_changing(app: typer.Typer) -> None:
             bool, typer.Option("--everywhere", help="Also history, and the messages that told it.")
         ] = False,
         everything: Annotated[bool, typer.Option("--all", help="The whole namespace.")] = False,
+        dry_run: DryRun = False,
         yes: Yes = False,
     ) -> None:
         """Delete memories for good, by what they are, never by similarity. All that is given must hold."""
@@ -108,6 +110,8 @@ def add_changing(app: typer.Typer) -> None:
         chosen |= {"containing": containing, "before": before}
         if everything and (id or any(chosen.values())):
             raise ValueError("--all means the whole namespace; leave out everything else.")
+        if everything and dry_run:
+            raise ValueError("--all deletes whatever there is, as `stats` counts it; leave out --dry-run.")
         with shell.memory(namespace) as memory:
             if everything:
                 shell.confirm(f"Delete all that is stored of {namespace!r} for good?", yes=yes)
@@ -120,6 +124,9 @@ def add_changing(app: typer.Typer) -> None:
             count = shell.run(memory.forget(**chosen, everywhere=everywhere, dry_run=True))
             if not count:
                 raise NothingFoundError(f"{namespace!r} has no such memories. Nothing was deleted.")
+            if dry_run:
+                shell.tell(f"Would forget: {count}.", would_forget=count)
+                return
             if id is None or count > 1:
                 what = f"{count} memories of {namespace!r}" if count > 1 else f"1 memory of {namespace!r}"
             shell.confirm(f"Delete {what} for good?", yes=yes)

@@ -7,11 +7,9 @@ import json
 import sys
 from typing import Any
 
-from .._embeddings import CallableEmbedding, ChromaEmbedding, Embedding, MiniLMEmbedding, Vectors
+from .._embeddings import CHROMA, CallableEmbedding, ChromaEmbedding, Embedding, MiniLMEmbedding, Vectors
 from .._errors import PersistentMemoryError
 from .._store import ANY_EMBEDDING
-
-_CHROMA = "chroma/"
 
 
 class UnknownEmbedding(Embedding):
@@ -59,8 +57,8 @@ def recorded_embedding(id: str) -> Embedding:
     """The embedding that a store was written with, as far as its id tells how to have it."""
     if id == MiniLMEmbedding.id:
         return MiniLMEmbedding()
-    if id.startswith(_CHROMA):
-        return _of_chroma(id.removeprefix(_CHROMA))
+    if id.startswith(CHROMA):
+        return _of_chroma(id.removeprefix(CHROMA))
     return UnknownEmbedding(id)
 
 

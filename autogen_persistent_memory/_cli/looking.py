@@ -1,4 +1,4 @@
-"""Commands that look: namespaces, list, search, show, history, sessions, values, stats. None needs to change anything."""
+"""Commands that look: namespaces, list, search, show, history, values, stats. None needs to change anything."""
 
 from __future__ import annotations
 
@@ -107,17 +107,6 @@ def add_looking(app: typer.Typer) -> None:
             if not records:
                 records = shell.run(memory.history(find(shell, memory, id_or_key).id))
         print_records(shell.printer, records)
-
-    @command(app, "sessions")
-    def sessions(shell: Shell, namespace: Namespace) -> None:
-        """List the conversations of a namespace, the latest first."""
-        with shell.memory(namespace) as memory:
-            found = [fields_of(session) for session in shell.run(memory.sessions())]
-        if shell.as_json:
-            shell.printer.objects(found)
-        else:
-            columns = ("session", "started", "ended", "speakers", "messages", "resumable")
-            shell.printer.table(columns, [tuple(session.values()) for session in found])
 
     @command(app, "values")
     def values(shell: Shell, namespace: Namespace) -> None:

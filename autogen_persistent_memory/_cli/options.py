@@ -46,6 +46,7 @@ Session = Annotated[str | None, typer.Option("--session", "-s", help="Only of th
 Containing = Annotated[str | None, typer.Option(help="Only with this literal text, case and all.")]
 Limit = Annotated[int, typer.Option("--limit", "-l", min=1, help="At most so many.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")]
 EmbeddingName = Annotated[
     str | None,
     typer.Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import math
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from .._errors import StoreUnavailableError
 from .._ownership import Ownership
 from .._stores import EmbeddedStore
 from .commands import command
+from .printing import note
 from .shell import Shell
 
 _HOST = "127.0.0.1"
@@ -27,6 +29,11 @@ _CHROMA = "import sys; from chromadb.cli.cli import app; sys.argv[0] = 'chroma';
 _STARTING_SECONDS = 60.0
 _ENDING_SECONDS = 10.0
 _LAST_WORDS = 500
+_FILES_PER_COLLECTION = 4
+"""That the server keeps open of each collection once it was used, for good."""
+_FEW_FILES = 8192
+_MOST_FILES = (1 << 20, 1 << 16, 10_240)
+"""What to ask for where there is no limit: macOS says so, and still refuses the larger ones."""
 _ENDINGS = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
 
 
@@ -46,22 +53,35 @@ def add_serving(app: typer.Typer) -> None:
             shell.run(connection.prepare())  # which makes sure that nobody else has it, and that it is sound
         folder, chosen = store.folder(), port or _free_port()
         with (
+            _many_open_files() as files,
             _owned(folder) as ownership,
             tempfile.TemporaryFile() as log,
             _running(folder, chosen, ownership, log) as server,
+            contextlib.suppress(KeyboardInterrupt),
         ):
-            line = f'ServerStore("{_HOST}", {chosen})'
-            if shell.as_json:
-                shell.printer.objects(
-                    [{"host": _HOST, "port": chosen, "path": str(folder), "pid": server.pid, "store": line}]
-                )
-            else:
-                shell.printer.line(f"Serving {folder} on {_HOST}:{chosen}. Connect to it in Python with:")
-                shell.printer.line(f'    PersistentMemory("user-42", store={line})')
-                shell.printer.line(f"or here with --server {_HOST}:{chosen}. End it with Ctrl-C.")
-            with contextlib.suppress(KeyboardInterrupt):
-                code = server.wait()
-                raise StoreUnavailableError(f"The Chroma server ended by itself, with code {code}. Start it again.")
+            if files < _FEW_FILES:
+                note(_of_few(files))
+            _announce(shell, folder, chosen, server.pid)
+            code = server.wait()
+            raise StoreUnavailableError(f"The Chroma server ended by itself, with code {code}. Start it again.")
+
+
+def _announce(shell: Shell, folder: Path, port: int, pid: int) -> None:
+    line = f'ServerStore("{_HOST}", {port})'
+    if shell.as_json:
+        shell.printer.objects([{"host": _HOST, "port": port, "path": str(folder), "pid": pid, "store": line}])
+    else:
+        shell.printer.line(f"Serving {folder} on {_HOST}:{port}. Connect to it in Python with:")
+        shell.printer.line(f'    PersistentMemory("user-42", store={line})')
+        shell.printer.line(f"or here with --server {_HOST}:{port}. End it with Ctrl-C.")
+
+
+def _of_few(files: float) -> str:
+    return (
+        f"Warning: the server may open only {files} files, enough for about {files // _FILES_PER_COLLECTION} collections, of "
+        "which a namespace has up to three; beyond that it fails. Allow more before you start it: `ulimit -Hn 65536` as root, "
+        "LimitNOFILE= in systemd, --ulimit in docker."
+    )
 
 
 @contextlib.contextmanager
@@ -72,6 +92,27 @@ def _owned(folder: Path) -> Iterator[Ownership]:
         yield ownership
     finally:
         ownership.release()
+
+
+@contextlib.contextmanager
+def _many_open_files() -> Iterator[float]:
+    """Let the server, which inherits the limit, open as many files as this user may; how many that are."""
+    try:
+        import resource
+    except ImportError:  # on Windows, where there is no such limit
+        yield math.inf
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for files in (hard,) if hard != resource.RLIM_INFINITY else _MOST_FILES:
+        if soft != resource.RLIM_INFINITY and soft < files:
+            with contextlib.suppress(ValueError, OSError):  # more than the system grants
+                resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+                break
+    granted, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        yield math.inf if granted == resource.RLIM_INFINITY else granted
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @contextlib.contextmanager

@@ -55,7 +55,8 @@ class Place:
         host, _, port = self.server.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"--server must be HOST:PORT, such as localhost:8000, not {self.server!r}.")
-        return ServerStore(host.strip("[]"), int(port), bool(self.ssl), token_env=self.token_env)
+        # Without an outbox: what agents heard is for them to deliver, with their own embedding.
+        return ServerStore(host.strip("[]"), int(port), bool(self.ssl), token_env=self.token_env, outbox="")
 
 
 class Shell:

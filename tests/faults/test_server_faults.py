@@ -20,15 +20,18 @@ from autogen_core.models import AssistantMessage, UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from conftest import free_port, run_chroma
 from toys import words
+from typer.testing import CliRunner
 from unreliable import Line, Mode, line_to
 
 from autogen_persistent_memory import (
     MemoryRecord,
     PersistentMemory,
+    ProfileMemory,
     RecallPolicy,
     ServerStore,
     StoreUnavailableError,
 )
+from autogen_persistent_memory.cli import app
 
 DEADLINE = 1.0
 SLACK = 1.0
@@ -80,10 +83,10 @@ async def is_back(memory: PersistentMemory) -> None:
         await asyncio.sleep(0.02)
 
 
-async def is_delivered(memory: PersistentMemory) -> None:
+async def is_delivered(memory: PersistentMemory | ProfileMemory, seconds: float = 20) -> None:
     outbox = memory._engine.holdings.outbox
     assert outbox is not None
-    until = time.monotonic() + 20
+    until = time.monotonic() + seconds
     while await asyncio.to_thread(outbox.waits):
         assert time.monotonic() < until
         await asyncio.sleep(0.02)
@@ -126,6 +129,140 @@ async def test_an_agent_pays_one_deadline_and_nothing_is_lost_or_stored_twice(
     assert len([record for record in warned if f"127.0.0.1:{line.port}" in record.getMessage()]) == 1
     assert len(warned) == 1
     assert len([record for record in caplog.records if "have their memory again" in record.getMessage()]) == 1
+
+
+IMPATIENT = RecallPolicy(deadline=0.3)
+
+
+async def is_too_slow_for(talk: Conversation, memory: PersistentMemory) -> None:
+    """Have turns until memory has noticed that its server is too slow for them."""
+    for number in range(10):
+        await talk.turn(f"this is message number {number}")
+        if memory._engine.holdings.connection.breaker.is_open:
+            return
+    pytest.fail("It never noticed.")
+
+
+async def test_a_server_that_stays_slow_gets_everything_in_the_background(line: Line, namespace: str) -> None:
+    line.delay = 0.2  # more than half of the deadline: it never counts as back
+    line.mode = "slow"
+    async with through(line, namespace, policy=IMPATIENT) as memory:
+        talk = Conversation(memory)
+        await is_too_slow_for(talk, memory)
+        breaker = memory._engine.holdings.connection.breaker
+        await talk.turn("my name is Sarah Connor")
+        delivering = asyncio.ensure_future(is_delivered(memory, 60))
+        turns = 0.0
+        for text in ("I live in Berlin with two cats", "I prefer TypeScript", "I moved to Lisbon"):
+            turns = max(turns, await talk.turn(text))
+            await asyncio.sleep(1)
+        await delivering
+        assert turns < IMPATIENT.deadline
+        assert breaker.is_open
+        line.mode = "pass"
+        assert [record.content for record in await messages(memory)] == talk.said[:-1]  # which is not heard yet
+        facts = {record.content for record in await memory.profile.records()}
+        assert facts == {
+            "The user's name is Sarah Connor.",
+            "The user moved to Lisbon.",
+            "The user prefers TypeScript.",
+        }
+
+
+async def put_something_by(line: Line, namespace: str) -> list[str]:
+    """Have a conversation while the server is gone; what was said."""
+    line.mode = "refuse"
+    async with through(line, namespace) as memory:
+        talk = Conversation(memory)
+        await talk.turn("I live in Berlin with two cats")
+        await talk.turn("I prefer TypeScript")
+    return talk.said
+
+
+async def test_closing_ends_a_delivery_and_the_next_process_goes_on(line: Line, namespace: str) -> None:
+    line.mode, line.delay = "slow", 0.2
+    memory = through(line, namespace, policy=IMPATIENT)
+    talk = Conversation(memory)
+    await is_too_slow_for(talk, memory)
+    await talk.turn("I live in Berlin with two cats")
+    engine = memory._engine
+    breaker, outbox = engine.holdings.connection.breaker, engine.holdings.outbox
+    assert outbox is not None
+    until = time.monotonic() + 20
+    while memory._recorder._delivery._task is None:  # until it delivers
+        assert time.monotonic() < until
+        await asyncio.sleep(0.02)
+    started = time.monotonic()
+    await memory.close()
+    assert time.monotonic() - started < 3 + SLACK  # a call under way is waited for
+    assert engine._holdings is None
+    assert breaker._waiting == []
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert await asyncio.to_thread(outbox.waits)
+    claim = await asyncio.to_thread(outbox.claim)
+    assert claim is not None
+    await asyncio.to_thread(claim.release)
+    line.mode = "pass"
+    async with through(line, namespace) as memory:
+        await memory.recall("cats")
+        await is_delivered(memory)
+        assert [record.content for record in await messages(memory)] == talk.said
+
+
+@pytest.mark.parametrize("is_back_at_once", [True, False])
+async def test_a_profile_alone_delivers_what_others_heard(line: Line, namespace: str, is_back_at_once: bool) -> None:
+    said = await put_something_by(line, namespace)
+    if is_back_at_once:
+        line.mode = "pass"
+    store = ServerStore("127.0.0.1", line.port, timeout=3)
+    async with ProfileMemory(namespace, store=store, embedding=words(), policy=POLICY) as profile:
+        context = UnboundedChatCompletionContext([UserMessage(content="where do I live?", source="user")])
+        await profile.update_context(context)
+        if not is_back_at_once:
+            breaker = profile._engine.holdings.connection.breaker
+            until = time.monotonic() + 20
+            while not breaker._waiting:
+                assert time.monotonic() < until
+                await asyncio.sleep(0.02)
+            line.mode = "pass"
+        await is_delivered(profile)
+        facts = {record.content for record in await profile.records()}
+        assert facts == {"The user lives in Berlin with two cats.", "The user prefers TypeScript."}
+    async with through(line, namespace) as memory:
+        assert [record.content for record in await messages(memory)] == said
+
+
+async def test_what_waits_is_forgotten_as_well(line: Line, namespace: str) -> None:
+    await put_something_by(line, namespace)
+    line.mode = "pass"
+    async with through(line, namespace, "another") as memory:
+        assert await memory.forget(containing="Berlin", everywhere=True) == 3
+        assert [record.content for record in await memory.profile.records()] == ["The user prefers TypeScript."]
+    await put_something_by(line, namespace)
+    line.mode = "pass"
+    async with through(line, namespace, "another") as memory:
+        await memory.clear()
+        await memory.recall("cats")
+        await memory.flush()
+        assert await memory.count() == 0
+
+
+async def test_the_command_line_leaves_deliveries_to_agents(
+    line: Line, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with through(line, namespace) as memory:
+        await memory.remember("Has two dogs")
+    await put_something_by(line, namespace)
+    line.mode = "pass"
+    caplog.clear()
+    arguments = ["list", "-n", namespace, "--server", f"127.0.0.1:{line.port}"]
+    result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Has two dogs" in result.stdout
+    assert caplog.messages == []
+    outbox = memory._engine.holdings.outbox
+    assert outbox is not None
+    assert await asyncio.to_thread(outbox.waits)
 
 
 async def test_a_server_that_comes_and_goes(line: Line, namespace: str) -> None:

@@ -17,7 +17,7 @@ SLOW = 1.0
 
 
 class Line:
-    """Passes bytes on to a server; or refuses, or accepts and keeps them until it passes again, or takes a second each time."""
+    """Passes bytes on to a server; or refuses, or accepts and keeps them until it passes again, or takes its time."""
 
     def __init__(self, host: str, port: int) -> None:
         self._to = (host, port)
@@ -27,6 +27,7 @@ class Line:
         self.port: int = self._listener.getsockname()[1]
         self._mode: Mode = "pass"
         self.mode = "pass"
+        self.delay = SLOW
 
     @property
     def mode(self) -> Mode:
@@ -77,7 +78,7 @@ class Line:
                     asked.set()
                 elif self._mode == "slow" and asked.is_set():
                     asked.clear()
-                    time.sleep(SLOW)
+                    time.sleep(self.delay)
                 target.sendall(data)
         for connection in (source, target):
             with contextlib.suppress(OSError):
