@@ -32,12 +32,7 @@ async def writing_lines(file: File) -> AsyncIterator[Write]:
         yield _writer(file, _name_of(file))
         await _trying("written", _name_of(file), file.flush)
         return
-    place = await in_thread(lambda: Path(os.path.realpath(file)))  # what a link leads to, not the link
-    unfinished = place.with_name(f"{place.name}.{secrets.token_hex(4)}.unfinished")  # of this attempt alone
-    if await in_thread(
-        lambda: place.exists() and not place.is_file()
-    ):  # a device, a pipe, or a folder, which is refused
-        unfinished = place
+    place, unfinished = await in_thread(partial(_places, file))
     stream = await _trying("written", file, partial(open, unfinished, "wb"))
     try:
         yield _writer(stream, file)
@@ -45,6 +40,14 @@ async def writing_lines(file: File) -> AsyncIterator[Write]:
     except BaseException:
         await in_thread(lambda: _abandon(stream, unfinished, place))
         raise
+
+
+def _places(file: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Where a file is to be, and where it is written until it is complete; a device or a pipe is written in its place."""
+    place = Path(os.path.realpath(file))  # what a link leads to, not the link
+    if place.exists() and not place.is_file():
+        return place, place
+    return place, place.with_name(f"{place.name}.{secrets.token_hex(4)}.unfinished")  # of this attempt alone
 
 
 def _finish(stream: IO[Any], unfinished: Path, place: Path) -> None:
