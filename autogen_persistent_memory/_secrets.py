@@ -42,28 +42,63 @@ _BEARER = lazy(r"\b(Bearer|Basic|Token)(\s{1,3})(?=[\w.~+/-]{0,200}\d)([\w.~+/-]
 _CONNECTION = lazy(r"\b([a-z][a-z0-9+.-]{1,30}://[^\s:/@]{0,100}:)([^\s/@]{1,200})(@)", re.IGNORECASE)
 
 _SECRET_NAME = (
-    r"(?:pass(?:word|wd|phrase|code)|pwd|secret(?:[_ -]?(?:key|access[_ -]?key))?|api[_ -]?key"
+    r"(?:pass(?:word|wd|phrase|code)|(?:seed|recovery)[_ -]?phrase|pwd|secret(?:[_ -]?(?:key|access[_ -]?key))?|api[_ -]?key"
     r"|access[_ -]?key(?:[_ -]?id)?|access[_ -]?token|auth[_ -]?token"
     r"|refresh[_ -]?token|client[_ -]?secret|private[_ -]?key|bot[_ -]?token|token|pin(?: code)?|cvv|cvc)"
 )
-_VALUE = r"(?:([\"'`])([^\"'`\n]{3,200})(?=\2)|([^\s\"'`,;]{3,400}))"
+_VALUE = r"(?:(?P<quote>[\"'`])(?P<quoted>[^\"'`\n]{3,200})(?=(?P=quote))|(?P<bare>[^\s\"'`,;]{3,400}))"
+
+_NEVER = (  # noqa: SIM905 (words read best as words)
+    "a an the this that these those it its he she they we you i me my your our their his her us them who what which when "
+    "where why how if then else because since so as at by for from in into of on onto off out over to under up with without "
+    "about after before and or but nor yet than too very just only also again still already now here there is are was were "
+    "be been being am do does did done has have had will would shall should can could cannot may might must not no never none "
+    "any all each every some both either neither one same new old current least most more less "
+    "don doesn didn isn aren wasn weren won wouldn shouldn couldn hasn haven hadn "
+    "required optional mandatory missing invalid incorrect wrong expired empty unset unknown unchanged hidden masked encrypted "
+    "hashed stored saved forgotten lost reset changed rejected accepted protected sent leaked tbd redacted "
+    "str string bytes secretstr varchar char text bool boolean nullable null undefined"
+).split()
+"""What is no secret after a colon: words that hold sentences together, what is said of a password, and types."""
+_STARTS = (  # noqa: SIM905
+    "click enter type choose pick use see check change create update remember keep store please try make ask contact note "
+    "ensure verify confirm avoid set get send let press user users people field form input page policy rules minimum maximum"
+).split()
+"""What is none where a sentence goes on after it."""
 _ASSIGNED = lazy(
-    rf"(?<![A-Za-z])({_SECRET_NAME}[\"']?\s{{0,3}}(?:=>|:=|==?|:)\s{{0,3}}){_VALUE}",
+    rf"(?<![A-Za-z])(?P<name>{_SECRET_NAME}[\"']?\s{{0,3}}(?:=>|:=|==?|(?P<colon>:))\s{{0,3}})"
+    rf"(?P<lead>(?(colon)(?:(?:{'|'.join((*_NEVER, *_STARTS))})\b[:,]?\s{{1,3}}){{0,4}})){_VALUE}",
     re.IGNORECASE,
 )
 _SPOKEN = lazy(
-    rf"\b({_SECRET_NAME}(?:\s(?:for|to|of|on)\s(?:[\w.'-]{{1,30}}\s){{1,4}}|\s)(?:is(?:\snow)?"
+    rf"\b(?P<name>{_SECRET_NAME}(?:\s(?:for|to|of|on)\s(?:[\w.'-]{{1,30}}\s){{1,4}}|\s)(?:is(?:\snow)?"
     rf"|was|=)\s{{1,3}}){_VALUE}",
     re.IGNORECASE,
 )
+_PHRASE = lazy(
+    r"(?<![A-Za-z])(?P<name>(?:passphrase|(?:seed|recovery)[_ -]?phrase)\s{0,3}(?::|=|\sis)\s{1,3})"
+    r"(?P<words>(?:[a-z]{3,12}[ -]){3,23}[a-z]{3,12})(?=\s*(?:[.,;\n]|$))",
+    re.IGNORECASE,
+)
+_MNEMONIC = 12
+"""So many words are no sentence if none is shorter than three letters."""
+_WORD = lazy(r"[(\[]*([A-Za-z]+)(?:[(\[<][\w.|]*)?[)\]>?!.:*|]*$")
+"""A word, as a sentence or a signature has it: with brackets and stops."""
+_GOES_ON = lazy(r"\s*['’](?:t|s|re|ve|ll|d)\b|[:,]?[^\S\n]{1,3}\w")
+_MIXED = lazy(
+    r"(?!\w+://)(?![\w.+-]+@[\w-]+\.)(?=[^\s/]{5,}$)(?=.*[A-Za-z])(?=.*(?:\d|[!@#$%^&*+=~].)).*[\w!@#$%^&*+=~]"
+)
+"""What no word looks like, nor an address, a path or a number."""
 _KIND = lazy(r"pin|cv[vc]|key|token|secret|pass|pwd", re.IGNORECASE)
 _KINDS = {"key": "api-key", "token": "token", "secret": "secret", "pin": "pin", "cvv": "pin", "cvc": "pin"}
 _WEAK_NAME = lazy(r"(?:token|pin|secret)\b", re.IGNORECASE)
 """What many harmless settings are called as well."""
 _PLAIN_WORD = lazy(r"(?:[a-z]+|[A-Z][a-z]+)(?:-[a-z]+)*$")
 _REFERENCE = lazy(
-    r"\[REDACTED|\$\{?\w|[<{]|\*+$|os\.|env\b|environ|process\.|getenv|(?:None|null|true|false"
-    r"|undefined)$|%\("
+    r"\[REDACTED|\$\{?\w|[<{]|[*?.…-]+$|os\.|env\b|environ|process\.|getenv|(?:None|null|true|false"
+    r"|undefined)$|%\(|getpass\.|input\(|(?i:n/a)\b"
+    r"|(?:self|this|args|opts|options|config|settings|params|props|request|req|user|form|body|data|credentials)(?:\.|->)"
+    rf"(?:\w{{1,40}}\.){{0,3}}(?i:{_SECRET_NAME})\b"
 )
 """What stands for a secret without being one."""
 
@@ -82,6 +117,7 @@ def redact(text: str) -> str:
         text = pattern.sub(_mark(kind), text)
     text = _CONNECTION.sub(lambda found: f"{found[1]}{_mark('password')}{found[3]}", text)
     text = _BEARER.sub(lambda found: f"{found[1]}{found[2]}{_mark('token')}", text)
+    text = _PHRASE.sub(_phrase, text)
     text = _ASSIGNED.sub(_assigned, text)
     text = _SPOKEN.sub(_spoken, text)
     text = _CARD.sub(lambda found: _mark("card") if _is_card(found[0]) else found[0], text)
@@ -109,17 +145,36 @@ def _named(name: str) -> str:
 
 
 def _assigned(found: re.Match[str]) -> str:
-    """`password=…`: whatever stands there, unless it only refers to a secret."""
-    name, quote, quoted, value = found.groups()
-    secret = quoted or value
+    """`password=…`: whatever stands there, unless it only refers to a secret, or tells something about one."""
+    name, lead, quote, quoted, bare = (found[part] for part in ("name", "lead", "quote", "quoted", "bare"))
+    secret = quoted or bare
     if _REFERENCE.match(secret) or (_WEAK_NAME.match(name) and (len(secret) < 8 or _PLAIN_WORD.match(secret))):
         return found[0]
-    return f"{name}{quote or ''}{_mark(_named(name))}"
+    if bare and found["colon"] and (not _MIXED.match(bare.rstrip(".!?)")) if lead else _tells(bare, found)):
+        return found[0]
+    return f"{name}{lead}{quote or ''}{_mark(_named(name))}"
+
+
+def _tells(bare: str, found: re.Match[str]) -> bool:
+    """Whether what stands after a colon begins a sentence, or says what a password has to be: "password: the form …"."""
+    word = _WORD.match(bare)
+    if word is None:
+        return False
+    goes_on = _GOES_ON.match(found.string, found.end()) is not None
+    return word[1].lower() in _NEVER or (goes_on and word[1].lower() in _STARTS)
+
+
+def _phrase(found: re.Match[str]) -> str:
+    """Several words that are a secret together, unless they are a sentence about one."""
+    words = re.split("[ -]", found["words"].lower())
+    if len(words) < _MNEMONIC and any(word in _NEVER for word in words):
+        return found[0]
+    return f"{found['name']}{_mark('password')}"
 
 
 def _spoken(found: re.Match[str]) -> str:
     """A password told in a sentence: only what cannot be a word of that sentence, unless it is quoted."""
-    name, quote, quoted, value = found.groups()
+    name, quote, quoted, value = (found[part] for part in ("name", "quote", "quoted", "bare"))
     secret = quoted or value.rstrip(".!?)")
     if _REFERENCE.match(secret) or (not quoted and _PLAIN_WORD.match(secret)):
         return found[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from autogen_persistent_memory._secrets import redact
@@ -75,9 +75,111 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
     assert redact(text) == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: the form does not submit",
+        "The login page has two fields. Password: the form rejects mine",
+        "Password: must be at least 12 characters",
+        "Password: (at least 8 characters)",
+        "password: users keep forgetting theirs",
+        "reset password: click on the link in the mail",
+        "Issue with the password: we cannot reset it",
+        "Two questions about the password: which rules apply, and who set them?",
+        "password: don't share it",
+        "password: wrong again",
+        "password: required",
+        "Password: see https://wiki.example.org/passwords2",
+        "Username: Password: Remember me",
+        "password: n/a",
+        "Password: ...",
+        "password: [hidden]",
+        "API key: see the vault",
+        "api key: ask Bob for one",
+        "private key: the file is in ~/.ssh",
+        "access token: expired yesterday",
+        "passphrase: the one that you sent",
+        "the passphrase is something everybody should remember",
+        "def login(user: str, password: str) -> None:",
+        "password: Optional[str] = None",
+        "password: VARCHAR(255) NOT NULL",
+        "client.login(user=args.user, password=args.password)",
+        "password: getpass.getpass()",
+    ],
+)
+def test_what_is_said_about_a_password_is_left_alone(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("password: swordfish", "password: [REDACTED:password]"),
+        ("Password: Swordfish", "Password: [REDACTED:password]"),
+        ("password:hunter", "password:[REDACTED:password]"),
+        ("user: bob, password: swordfish, port: 22", "user: bob, password: [REDACTED:password], port: 22"),
+        ("username: admin password: letmein host: db1", "username: admin password: [REDACTED:password] host: db1"),
+        ("password: swordfish does not work any more", "password: [REDACTED:password] does not work any more"),
+        ("password: monkey and the user is bob", "password: [REDACTED:password] and the user is bob"),
+        ("password: use Tr0ub4dor&3 for now", "password: use [REDACTED:password] for now"),
+        ("password: it is hunter2", "password: it is [REDACTED:password]"),
+        ("password: the new one is Winter2024!", "password: the new one is [REDACTED:password]"),
+        ("password: the2nd!x", "password: [REDACTED:password]"),
+        ("wifi password: people", "wifi password: [REDACTED:password]"),
+        ("password: password", "password: [REDACTED:password]"),
+        ("DB_PASSWORD=reset", "DB_PASSWORD=[REDACTED:password]"),
+        ("DB_PASSWORD: hunter", "DB_PASSWORD: [REDACTED:password]"),
+        ('password: "the form"', 'password: "[REDACTED:password]"'),
+        ("api key: abcdef", "api key: [REDACTED:api-key]"),
+        ("password: data.dump", "password: [REDACTED:password]"),
+        ("passphrase: correct horse battery staple", "passphrase: [REDACTED:password]"),
+        ("my passphrase is correct horse battery staple.", "my passphrase is [REDACTED:password]."),
+        (
+            "recovery phrase: witch collapse practice feed shame open despair creek road again ice least",
+            "recovery phrase: [REDACTED:password]",
+        ),
+    ],
+)
+def test_a_secret_is_not_taken_for_what_is_said_about_one(text: str, redacted: str) -> None:
+    assert redact(text) == redacted
+
+
 @given(st.text(max_size=300))
 def test_redacting_again_changes_nothing(text: str) -> None:
     assert redact(redact(text)) == redact(text)
+
+
+PIECES = [
+    "password",
+    "passphrase",
+    "token",
+    "API key",
+    ":",
+    "=",
+    "is",
+    " ",
+    " ",
+    "the",
+    "use",
+    "form",
+    "hunter2",
+    "'",
+    ",",
+    ".",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_redacting_sentences_about_secrets_again_changes_nothing(text: str) -> None:
+    assert redact(redact(text)) == redact(text)
+
+
+@given(
+    st.text("abcXYZ019!#%&", min_size=6, max_size=20), st.sampled_from(["", "the ", "it is ", "use ", "please try "])
+)
+def test_what_no_word_looks_like_is_redacted_after_a_colon(secret: str, lead: str) -> None:
+    assume(any(sign.isdigit() for sign in secret) and any(sign.isalpha() for sign in secret))
+    assert secret.rstrip("!") not in redact(f"password: {lead}{secret} for the server")
 
 
 @pytest.mark.parametrize(
@@ -92,6 +194,10 @@ def test_redacting_again_changes_nothing(text: str) -> None:
         "password ",
         "password is ",
         "password=",
+        "password: ",
+        "password: the ",
+        "password: the new one is ",
+        "passphrase: correct horse ",
         "a://b:",
         "Bearer ",
         "-----BEGIN ",
