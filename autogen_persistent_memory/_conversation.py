@@ -36,7 +36,7 @@ _HANDOFF = lazy(r"Transferred to \S+, adopting the role of |relevant previous me
 _REFUSED = "The memory could not do that: "
 _NAMED = lazy(r"\(id: ([0-9a-f]{32})\)$", re.MULTILINE)
 _ANSWER = lazy(
-    rf"^(?:- .*{_NAMED.pattern}|Memory (?:stored|forgotten) {_NAMED.pattern}"
+    rf"^(?:- .*{_NAMED.pattern}|Memory (?:stored|known already|forgotten) {_NAMED.pattern}"
     rf"|{re.escape(NOTHING_FOUND)}$|{_REFUSED}.*$)\n?",
     re.MULTILINE,
 )
@@ -53,7 +53,7 @@ def named(record: MemoryRecord) -> str:
     return f"(id: {record.id})"
 
 
-def confirmation(done: Literal["stored", "forgotten"], record: MemoryRecord) -> str:
+def confirmation(done: Literal["stored", "known already", "forgotten"], record: MemoryRecord) -> str:
     """What a tool tells a model that it did."""
     return f"Memory {done} {named(record)}"
 

@@ -56,7 +56,8 @@ def memory_tools(
     Args:
         memory: A `PersistentMemory` or `ProfileMemory`.
         allow: Which tools to give.
-        kind: The tools deal with memories of this kind alone.
+        kind: The tools deal with memories of this kind alone. What is known already under another kind (other than the
+            general `fact`) is neither stored a second time nor changed to this one: the model is told that it is known.
         tags: What is remembered gets these tags, and only memories that have them are recalled and forgotten.
         limit: How many memories `recall` gives at most.
 
@@ -193,7 +194,8 @@ class RememberTool(MemoryTool):
         engine = self._memory._engine
         kind, is_pinned = given.get("kind") or DEFAULT_KIND, self._pinned.kind is not None
         record = await take_note(engine, given["content"], kind=kind, tags=given.get("tags") or (), keep_kind=is_pinned)
-        return confirmation("stored", record)
+        is_of_another_kind = is_pinned and record.kind != kind  # which it keeps: it is not for these tools to change
+        return confirmation("known already" if is_of_another_kind else "stored", record)
 
 
 class RecallTool(MemoryTool):

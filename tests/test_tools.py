@@ -26,6 +26,7 @@ from autogen_persistent_memory import (
     TemporaryStore,
     memory_tools,
 )
+from autogen_persistent_memory._conversation import without_answers
 
 CALLING: ModelInfo = {
     "vision": False,
@@ -117,6 +118,24 @@ async def test_a_pinned_kind_holds_where_the_rules_know_another(memory: Persiste
     (record,) = await memory.profile.records()
     assert record.kind == "fact"
     assert record.id in await run(tools["recall"], query="Which does the user prefer, tea or coffee?")
+
+
+async def test_what_is_known_under_another_kind_than_the_pinned_one_stays_that_and_the_model_is_told(
+    memory: PersistentMemory,
+) -> None:
+    preference = await memory.remember("The user prefers tea", kind="preference")
+    fact = await memory.remember("The build takes an hour")
+    tools = by_name(memory_tools(memory, kind="lesson"))
+    known = await run(tools["remember"], content="The user prefers tea.")
+    assert known == f"Memory known already (id: {preference.id})"
+    assert without_answers(known) == ""
+    assert await run(tools["remember"], content="The build takes an hour") == f"Memory stored (id: {fact.id})"
+    assert {record.id: record.kind for record in await memory.profile.records()} == {
+        preference.id: "preference",
+        fact.id: "lesson",
+    }
+    assert preference.id not in await run(tools["recall"], query="Which does the user prefer, tea or coffee?")
+    assert "no memory with the id" in await run(tools["forget"], id=preference.id)
 
 
 def test_only_the_tools_that_are_allowed_are_given(memory: PersistentMemory) -> None:
