@@ -19,7 +19,7 @@ from ._index_files import IndexFiles, read_index
 from ._rows import is_ours, namespace_of
 
 DATABASE = "chroma.sqlite3"
-_SEGMENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+SEGMENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VECTORS, _ROWS = "VECTOR", "METADATA"
 
 
@@ -79,7 +79,7 @@ class _Segments:
 
 def segment_folders(folder: Path) -> list[Path]:
     """The folders of Chroma's indexes."""
-    return sorted(path for path in folder.iterdir() if _SEGMENT.fullmatch(path.name) and path.is_dir())
+    return sorted(path for path in folder.iterdir() if SEGMENT.fullmatch(path.name) and path.is_dir())
 
 
 def inspect_folder(folder: Path, *, thorough: bool = False) -> Inspection:

@@ -76,6 +76,13 @@ def migrated(client: ClientAPI, collection: Collection, shelf: str) -> Collectio
     return collection
 
 
+def up_to_date_row(row: Metadata, metadata: Mapping[str, Any], shelf: str) -> Metadata:
+    """A row of a collection with that metadata, after all migrations that were still to be made to it."""
+    for migration in _outstanding(metadata):
+        row = migration.change(row) if shelf in migration.shelves else row
+    return row
+
+
 def _outstanding(metadata: Mapping[str, Any] | None) -> list[Migration]:
     made = _made(metadata)
     return [migration for migration in MIGRATIONS if migration.name not in made]

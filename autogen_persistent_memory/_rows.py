@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from itertools import islice, product
 from typing import Any
 
 from ._migrations import up_to_date_stamp
@@ -18,6 +19,7 @@ from ._records import MemoryRecord, Selection
 from ._store import Stored
 
 _PREFIX = "apm"
+_MOST_GUESSES = 10_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TIMES = ("created_at", "updated_at", "expires_at", "superseded_at")
 _PLAIN = ("kind", "key", "source", "session", "sequence", "origin", "pinned", "superseded_by", "mime_type")
@@ -41,6 +43,19 @@ def namespace_of(metadata: Mapping[str, Any] | None) -> str | None:
     """The namespace a collection belongs to, or None if it is not one of ours."""
     namespace = (metadata or {}).get("apm_namespace")
     return namespace if isinstance(namespace, str) else None
+
+
+def owner_by_name(name: str) -> tuple[str, str] | None:
+    """Namespace and shelf of a collection that does not say so any more, if they can be guessed; the hash proves a guess."""
+    prefix, slug, _, shelf = name.split(".") if name.count(".") == 3 else ("", "", "", "")
+    if prefix != _PREFIX:
+        return None
+    first, *words = slug.split("-")
+    for marks in islice(product("-/.:@ ", repeat=len(words)), _MOST_GUESSES):
+        namespace = first + "".join(mark + word for mark, word in zip(marks, words))
+        if collection_name(namespace, shelf) == name:
+            return namespace, shelf
+    return None
 
 
 def stored_of(metadata: Mapping[str, Any] | None) -> Stored | None:

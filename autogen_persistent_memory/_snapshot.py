@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from ._errors import StoreUnavailableError
+from ._inspection import DATABASE, SEGMENT
 from ._progress import Progress, progress_of
 from ._stores import EmbeddedStore
 from ._threads import in_thread
 
-_SEGMENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_DATABASE = "chroma.sqlite3"
 _BLOCK = 1 << 20
 
 
@@ -53,7 +51,7 @@ async def snapshot(store: EmbeddedStore, folder: str | os.PathLike[str], *, prog
 
 
 def _check(source: Path, target: Path) -> None:
-    if not (source / _DATABASE).exists():
+    if not (source / DATABASE).exists():
         raise ValueError(f"There is no store in {source}. Nothing was copied; check its path.")
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise ValueError(f"The folder {target} is not empty. Nothing was copied; choose a new one.")
@@ -82,7 +80,7 @@ def _files(folder: Path) -> list[Path]:
     return [
         path
         for place in folder.iterdir()
-        if place.name.startswith(_DATABASE) or _SEGMENT.fullmatch(place.name)
+        if place.name.startswith(DATABASE) or SEGMENT.fullmatch(place.name)
         for path in (place, *place.rglob("*"))
         if path.is_file()
     ]

@@ -7,11 +7,11 @@ three seconds. Long texts are spread over several rows, so that writing one does
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from ._collection import Caller, NamespaceCollection, delete_rows
 from ._errors import StoreUnavailableError
@@ -53,10 +53,9 @@ class ChromaValues(NamespaceCollection):
             head = await self._head(space, name)
             if head is None:
                 return None
-            rows = await self._rows(ids=_part_ids(head))
-            if len(rows) == head["parts"] - 1:  # else it was replaced between the two reads
-                text = "".join([head["text"], *(rows[id]["text"] for id in _part_ids(head))])
-                return Entry(text, datetime.fromisoformat(head["at"]) if "at" in head else None)
+            entry = _joined(head, await self._rows(ids=_part_ids(head)))
+            if entry is not None:  # else it was replaced between the two reads
+                return entry
         raise StoreUnavailableError(
             f"The value {name!r} cannot be read: parts of it are missing, or it changes all the time. Try again, or set or "
             "delete it."
@@ -113,6 +112,33 @@ class ChromaValues(NamespaceCollection):
     async def _delete(self, ids: list[str]) -> None:
         if ids:
             await self.change(partial(delete_rows, ids=ids), 0)
+
+
+def entries_of(rows: Mapping[str, Metadata]) -> tuple[dict[tuple[Space, str], Entry], set[str]]:
+    """The entries that rows of a collection make up, by space and name, and the ids of those rows."""
+    entries: dict[tuple[Space, str], Entry] = {}
+    used: set[str] = set()
+    for id, row in rows.items():
+        entry = _joined(row, rows) if is_head(id) else None
+        if entry is not None:
+            space, _, name = id.partition(":")
+            entries[cast(Space, space), name] = entry
+            used.update((id, *_part_ids(row)))
+    return entries, used
+
+
+def is_head(id: str) -> bool:
+    """Whether the row of that id is an entry, or the first part of one."""
+    return id.partition(":")[0] in get_args(Space)
+
+
+def _joined(head: Metadata, rows: Mapping[str, Metadata]) -> Entry | None:
+    """The entry that has this head, if all its parts are among these rows."""
+    try:
+        texts = head["text"], *(rows[id]["text"] for id in _part_ids(head))
+    except KeyError:
+        return None
+    return Entry("".join(texts), datetime.fromisoformat(head["at"]) if "at" in head else None)
 
 
 def _head_id(space: Space, name: str) -> str:
