@@ -77,6 +77,14 @@ class ChromaConnection:
         folder = line.source.folder
         return None if folder is None else await line.apart(self, folder, lambda: folder.clean(orphans))
 
+    async def on_folder(self, work: Callable[[Path], T]) -> T:
+        """Do work on the folder of an embedded store, in a thread, while nobody has it open."""
+        line = await self._joined()
+        folder = line.source.folder
+        if folder is None:
+            raise ValueError("This is no store in a folder.")
+        return await line.apart(self, folder, lambda: folder.work_on(work))
+
     async def drop(self, name: str) -> None:
         """Delete a collection for good."""
         await self._call(lambda client: client.delete_collection(name), writes=True)

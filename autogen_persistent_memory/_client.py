@@ -51,6 +51,9 @@ class StoreFolder(Protocol):
     def clean(self, orphans: Sequence[Path]) -> Path:
         """Copy the documents to a new backup, and delete those indexes; where the backup is."""
 
+    def work_on(self, work: Callable[[Path], T]) -> T:
+        """Do any other work on the folder; only while no client is open."""
+
 
 class ClientSource(Protocol):
     """What knows how to open a client. Its methods block, and are called in threads."""

@@ -21,6 +21,7 @@ from ._mending import DamagedStoreError, where
 from ._migrations import is_newer, schema_version
 from ._progress import Progress, progress_of
 from ._records import utc_now
+from ._recovery import recorded_embeddings, recover
 from ._rows import collection_name
 from ._store import SHELVES, MemoryStore, ShelfName
 
@@ -39,6 +40,8 @@ Problem = Literal[
 _REBUILT = ".rebuilt"
 _MANY_DEAD = 100
 _PAGE = 100
+_ONE_AT_A_TIME = "\nrepair"
+"""No namespace can have this name."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,10 @@ class Report:
     """What is still wrong."""
     backup: Path | None = None
     """Where what was changed is kept as it was, if the store is a folder."""
+    recovered: int = 0
+    """How many memories and values were recovered from damaged documents."""
+    missing: int = 0
+    """How many more are known to have been there."""
 
 
 async def diagnose(store: MemoryStore) -> list[Finding]:
@@ -99,30 +106,39 @@ async def diagnose(store: MemoryStore) -> list[Finding]:
 async def repair(store: MemoryStore, *, embedding: Embedding | None = None, progress: Progress = True) -> Report:
     """Repair what `diagnose` finds, as far as that is possible; documents are never deleted.
 
+    If the documents themselves are damaged, those that can still be read are recovered into a new store in the same place,
+    and the damaged one is kept. Close the memories that use it before.
+
     Args:
         store: The store.
         embedding: Makes vectors that are lost. Must be the one the memories were written with; by default MiniLM.
         progress: True for a progress bar on a terminal, or a function that is given (done, total).
 
     Raises:
+        EmbeddingMismatchError: Documents would have to be recovered, and none of them was written with this embedding.
+        SchemaVersionError: They were written by a newer version.
         StoreLockedError: Another process has the embedded store open.
         StoreUnavailableError: The store cannot be reached or written.
     """
     connection = _connect(store)
     try:
-        try:
-            before = await connection.examine()
-        except DamagedStoreError as error:
-            damaged = (_damaged_documents(error),)
-            return Report(damaged, (), damaged)
-        found = findings(before)
-        if not any(finding.repairable for finding in found):
-            return Report(tuple(found), (), tuple(found))
-        surgeon = _Surgeon(store, connection, embedding or MiniLMEmbedding(), progress)
-        backup = await surgeon.operate(before)
-        return Report(tuple(found), tuple(surgeon.done), tuple(await _diagnose(connection)), backup)
+        async with connection.lock(_ONE_AT_A_TIME):
+            return await _repair(store, connection, embedding or MiniLMEmbedding(), progress)
     finally:
         await connection.close()
+
+
+async def _repair(store: MemoryStore, connection: ChromaConnection, embedding: Embedding, progress: Progress) -> Report:
+    try:
+        before = await connection.examine()
+    except DamagedStoreError as error:
+        return await _recover(connection, _damaged_documents(error), embedding, progress)
+    found = findings(before)
+    if not any(finding.repairable for finding in found):
+        return Report(tuple(found), (), tuple(found))
+    surgeon = _Surgeon(store, connection, embedding, progress)
+    backup = await surgeon.operate(before)
+    return Report(tuple(found), tuple(surgeon.done), tuple(await _diagnose(connection)), backup)
 
 
 def _connect(store: MemoryStore) -> ChromaConnection:
@@ -137,7 +153,26 @@ async def _diagnose(connection: ChromaConnection) -> list[Finding]:
 
 
 def _damaged_documents(error: DamagedStoreError) -> Finding:
-    return Finding("damaged documents", "The store", str(error), "", repairable=False)
+    recovers = "A repair recovers the documents that can still be read. " if error.is_recoverable else ""
+    remedy = f"{recovers}If there is a backup of the whole folder, put that in its place."
+    return Finding("damaged documents", "The store", error.reason, remedy, error.is_recoverable)
+
+
+async def _recover(connection: ChromaConnection, damage: Finding, embedding: Embedding, progress: Progress) -> Report:
+    recovery = await recover(connection, embedding, progress) if damage.repairable else None
+    if recovery is None:
+        return Report((damage,), ("Nothing of the damaged store could be read, and nothing was changed.",), (damage,))
+    left = tuple(await _diagnose(connection))
+    return Report((damage,), recovery.done, left, recovery.damaged, recovery.recovered, recovery.missing)
+
+
+async def surviving_embeddings(store: MemoryStore) -> list[str]:
+    """The ids of the embeddings with which a store was written whose documents are damaged, as far as it still says so."""
+    connection = _connect(store)
+    try:
+        return await recorded_embeddings(connection)
+    finally:
+        await connection.close()
 
 
 def findings(inspection: Inspection) -> list[Finding]:

@@ -27,6 +27,10 @@ class UnreadableDatabaseError(Exception):
     """Chroma's database itself is damaged."""
 
 
+class MissingDatabaseError(UnreadableDatabaseError):
+    """There is none, though there was one."""
+
+
 @dataclass(frozen=True)
 class InspectedCollection:
     """One of our collections, and how it is."""
@@ -86,13 +90,14 @@ def inspect_folder(folder: Path, *, thorough: bool = False) -> Inspection:
     """Look at everything of ours in a folder; when `thorough`, at every page of the database, too.
 
     Raises:
-        UnreadableDatabaseError: The database is damaged, or gone while indexes are there.
+        UnreadableDatabaseError: The database is damaged.
+        MissingDatabaseError: It is gone, while indexes are there.
         sqlite3.OperationalError: It cannot be looked at, or is of a Chroma this version does not know.
     """
     segments = segment_folders(folder)
     if not (folder / DATABASE).exists() or (folder / DATABASE).stat().st_size == 0:
         if segments:
-            raise UnreadableDatabaseError(f"{DATABASE} is gone or empty, though {len(segments)} indexes are there")
+            raise MissingDatabaseError(f"{DATABASE} is gone or empty, though {len(segments)} indexes are there")
         return Inspection()
     with read_database(folder / DATABASE) as database:
         if thorough:

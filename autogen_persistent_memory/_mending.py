@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import shutil
 import sqlite3
 import sys
@@ -25,11 +26,13 @@ from ._inspection import (
     DATABASE,
     InspectedCollection,
     Inspection,
+    MissingDatabaseError,
     UnreadableDatabaseError,
     inspect_folder,
     segment_folders,
 )
 from ._records import utc_now
+from ._replacement import finish_replacement
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -61,12 +64,15 @@ class Mending:
             DamagedStoreError: The documents themselves are damaged.
         """
         self._damaged, self.unindexed = [], {}
-        if is_open_elsewhere(self._folder) or _read_state(self._folder) == _fingerprint(self._folder):
+        if is_open_elsewhere(self._folder):
+            return
+        finish_replacement(self._folder)
+        if _read_state(self._folder) == _fingerprint(self._folder):
             return
         try:
             found = inspect_folder(self._folder)
         except UnreadableDatabaseError as error:
-            raise damaged_database(self._folder, error) from error
+            raise DamagedStoreError(self._folder, error) from error
         except (sqlite3.OperationalError, OSError) as error:
             logger.debug("The store %s could not be checked before opening it: %r", self._folder, error)
             return
@@ -106,14 +112,24 @@ def examine(folder: Path) -> Inspection:
         DamagedStoreError: Its documents are damaged.
         StoreUnavailableError: The application has it open.
     """
+    check_not_open(folder)
+    finish_replacement(folder)
+    try:
+        return inspect_folder(folder, thorough=True)
+    except UnreadableDatabaseError as error:
+        raise DamagedStoreError(folder, error) from error
+
+
+def check_not_open(folder: Path) -> None:
+    """Make sure that only we can have the folder open.
+
+    Raises:
+        StoreUnavailableError: The application has it open.
+    """
     if is_open_elsewhere(folder):
         raise StoreUnavailableError(
             f"This program has a Chroma client of its own on {folder}, so that it cannot be examined. Close that client first."
         )
-    try:
-        return inspect_folder(folder, thorough=True)
-    except UnreadableDatabaseError as error:
-        raise damaged_database(folder, error) from error
 
 
 def clean(folder: Path, orphans: Iterable[Path]) -> Path:
@@ -140,13 +156,22 @@ def is_open_elsewhere(folder: Path) -> bool:
 class DamagedStoreError(StoreUnavailableError):
     """The documents of a store are damaged, not only its indexes."""
 
+    needs_developer = True
 
-def damaged_database(folder: Path, error: UnreadableDatabaseError) -> DamagedStoreError:
-    """What to tell whoever wanted to open a store without documents."""
-    return DamagedStoreError(
-        f"The store {folder} cannot be opened: {error}. Nothing was changed. Put a backup of the whole folder in its place, "
-        "or move it away to begin with a new one."
-    )
+    def __init__(self, folder: Path, error: UnreadableDatabaseError) -> None:
+        self.reason = str(error)
+        self.is_recoverable = not isinstance(error, MissingDatabaseError)
+        remedy = how_to_recover(folder) if self.is_recoverable else "Move it away to begin with a new one"
+        super().__init__(
+            f"The store {folder} cannot be opened: {error}. Nothing was changed. {remedy}, or put a backup of the whole folder "
+            "in its place."
+        )
+
+
+def how_to_recover(folder: Path) -> str:
+    """What to do about damaged documents."""
+    command = f"autogen-memory doctor --repair --path {shlex.quote(str(folder))}"
+    return f"Recover the documents that can still be read with `{command}`, which keeps the damaged store"
 
 
 def set_aside(folder: Path, collections: Iterable[InspectedCollection]) -> Path | None:

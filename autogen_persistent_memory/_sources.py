@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._breaker import Breaker
 from ._config import PATH_VARIABLE, ServerStoreConfig
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ._inspection import Inspection
     from ._mending import Mending
 
-
+T = TypeVar("T")
 _NEVER_REACHED = 1_000_000
 _FILES_OF_OTHERS = 128
 """So many open files are left to the application, and to Chroma's database."""
@@ -137,6 +137,14 @@ class Folder:
         with self._owned():
             return clean(self.path, orphans)
 
+    def work_on(self, work: Callable[[Path], T]) -> T:
+        from ._mending import check_not_open
+
+        self._is_known = False
+        with self._owned():
+            check_not_open(self.path)
+            return work(self.path)
+
     @contextmanager
     def _owned(self) -> Iterator[None]:
         """Keep other processes out, also while no client is open."""
@@ -164,6 +172,13 @@ class Folder:
             )
         if number == errno.ENOSPC or "disk is full" in str(error):
             return f"The disk of {path} is full ({error}). Free some space; what was stored before is still there."
+        if "malformed" in str(error) or "not a database" in str(error):
+            from ._mending import how_to_recover
+
+            return (
+                f"The documents of the store {path} are damaged ({error}). {how_to_recover(path)}, or put a backup of the whole "
+                "folder in its place."
+            )
         return (
             f"Chroma cannot use the store folder {path}: {error}. Check that the disk is not full and that nothing else "
             "has changed the folder; copy it before you try to repair it."

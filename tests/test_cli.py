@@ -409,6 +409,20 @@ def test_the_doctor_finds_and_repairs(stocked: dict[str, MemoryRecord], path: Pa
     assert (result.exit_code, json.loads(result.stdout)["problem"]) == (1, "orphaned collection")
 
 
+def test_the_doctor_recovers_documents_from_a_damaged_store(stocked: dict[str, MemoryRecord], path: Path) -> None:
+    everything = listed("--history")
+    with (path / "chroma.sqlite3").open("r+b") as file:
+        file.write(bytes(4096))
+    assert f"autogen-memory doctor --repair --path {path}" in refused(1, "list", "-n", "ann")
+    result = call("doctor")
+    assert (result.exit_code, "A repair recovers the documents" in result.stdout) == (1, True)
+    assert "--embedding module:function --embedding-id 'toy-words'" in refused(1, "doctor", "--repair", "--yes")
+    (report,) = objects("doctor", "--repair", "--yes", *TOY)
+    assert (report["recovered"], report["missing"], report["left"]) == (7, 0, [])
+    assert listed("--history") == everything
+    assert done("doctor") == "Nothing is wrong.\n"
+
+
 def test_vectors_are_made_anew_with_another_embedding(stocked: dict[str, MemoryRecord]) -> None:
     other = ("--embedding", "toys:short_vectors", "--embedding-id", "toy-short")
     assert objects("reembed", "-n", "ann", *other, "--yes") == [{"embedded": 5, "embedding": "toy-short"}]

@@ -10,10 +10,11 @@ TESTS = str(Path(__file__).parent)
 PACKAGE = "autogen_persistent_memory"
 
 MOVING = {"_transfer", "_intake", "_lines", "_streams", "_naming", "_snapshot", "_takeover", "_foreign"}
-MENDING = {"_doctor", "_survey", "_mending", "_inspection", "_index_files"}
+MENDING = {"_doctor", "_survey", "_mending", "_inspection", "_index_files", "_replacement"}
+RECOVERING = {"_recovery", "_finds", "_salvage", "_damaged_sqlite", "_sqlite_pages"}
 ASKING_MODELS = {"_model_extraction", "_prompt", "_grounding", "_tolerant_json", "_tools", "_notes"}
 READING = {"_rules", "_summary"}
-ON_DEMAND = MOVING | MENDING | ASKING_MODELS | READING | {"cli", "_cli"}
+ON_DEMAND = MOVING | MENDING | RECOVERING | ASKING_MODELS | READING | {"cli", "_cli"}
 
 ONE_TURN = """
 import asyncio, sys, threading

@@ -26,6 +26,7 @@ from autogen_persistent_memory import (
     TemporaryStore,
     _migrations,
 )
+from autogen_persistent_memory._doctor import repair
 from autogen_persistent_memory._migrations import MIGRATIONS, Migration, schema_version
 
 FIXTURES = sorted((Path(__file__).parent / "data" / "stores").glob("*.zip"))
@@ -106,6 +107,18 @@ async def test_a_store_of_every_released_schema_opens_and_everything_is_found(fi
 @pytest.mark.usefixtures("rename")
 async def test_rows_are_changed_before_anything_is_read(old_store: tuple[EmbeddedStore, dict[str, Any]]) -> None:
     store, expected = old_store
+    assert await everything(store, expected) == expected
+
+
+@pytest.mark.usefixtures("rename")
+async def test_what_is_recovered_from_a_damaged_store_is_brought_up_to_date(
+    old_store: tuple[EmbeddedStore, dict[str, Any]], tmp_path: Path
+) -> None:
+    store, expected = old_store
+    with (tmp_path / "store" / "chroma.sqlite3").open("r+b") as file:
+        file.write(bytes(4096))
+    report = await repair(store, embedding=words(), progress=False)
+    assert (report.missing, report.left) == (0, ())
     assert await everything(store, expected) == expected
 
 

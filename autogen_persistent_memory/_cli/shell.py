@@ -143,7 +143,14 @@ class Shell:
         """The embedding that is named, else the one that all of the store was written with, else the usual one."""
         if name is not None:
             return named_embedding(name, id)
-        known = self.made_by()
+        from .._mending import DamagedStoreError
+
+        try:
+            known = self.made_by()
+        except DamagedStoreError:
+            from .._doctor import surviving_embeddings
+
+            known = self.run(surviving_embeddings(self.store))
         return recorded_embedding(known[0]) if len(known) == 1 else MiniLMEmbedding()
 
     def made_by(self, namespace: str | None = None) -> list[str]:

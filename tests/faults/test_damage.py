@@ -149,7 +149,7 @@ async def test_a_database_that_was_cut_short_is_refused_and_left_alone(keep: flo
     before = database.stat().st_size
     memory = open_memory(path)
     for _ in range(2):
-        with pytest.raises(StoreUnavailableError, match=r"chroma.sqlite3.*backup"):
+        with pytest.raises(StoreUnavailableError, match=r"chroma.sqlite3.*Nothing was changed.*backup"):
             await memory.recall("Where is it?")
     await memory.close()
     assert database.stat().st_size == before

@@ -147,14 +147,6 @@ async def test_a_store_in_use_by_another_process_is_refused(path: Path) -> None:
     assert f"process {process.pid}" in finding.what
 
 
-async def test_a_damaged_database_is_reported(path: Path) -> None:
-    os.truncate(path / "chroma.sqlite3", (path / "chroma.sqlite3").stat().st_size // 8192 * 4096)
-    (finding,) = await diagnose(EmbeddedStore(path))
-    assert (finding.problem, finding.repairable) == ("damaged documents", False)
-    assert "backup" in str(finding)
-    assert (await repair(EmbeddedStore(path), progress=False)).left == (finding,)
-
-
 async def test_dead_vectors_are_found_and_dropped(path: Path) -> None:
     async with open_memory(path) as memory:
         for _ in range(3):
