@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from ._lexical import KeywordIndex, KeywordMatches
+from ._locks import ReadWriteLock
 from ._records import FACTS, MemoryRecord, listed, with_own_metadata
 from ._store import Shelf, ShelfName
 from ._threads import in_thread
@@ -27,7 +27,7 @@ class Catalogue:
     """
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._lock = ReadWriteLock()
         self._index = KeywordIndex()
         self._records: dict[str, MemoryRecord] = {}
         self._shelf_of: dict[str, ShelfName] = {}
@@ -64,7 +64,7 @@ class Catalogue:
         if self._looks % _CLOSE_LOOK and await shelf.size() == self._on_shelf[name]:
             return
         there = await shelf.ids()
-        with self._mutex:
+        with self._lock.reading():
             known = {id for id, on in self._shelf_of.items() if on == name}
         gone = known.difference(there)
         await in_thread(lambda: self.remove(gone))
@@ -82,7 +82,7 @@ class Catalogue:
     def put(self, shelf: ShelfName, records: Iterable[MemoryRecord]) -> None:
         """Take in records that were written."""
         for record in records:
-            with self._mutex:  # for one at a time, so that a search never waits for a whole page
+            with self._lock.writing():  # for one at a time, so that a search never waits for a whole page
                 self._on_shelf[shelf] += record.id not in self._shelf_of
                 self._shelf_of[record.id] = shelf
                 if record.superseded_by is not None:
@@ -105,7 +105,7 @@ class Catalogue:
     def remove(self, ids: Iterable[str]) -> None:
         """Forget records that were deleted."""
         for id in ids:
-            with self._mutex:
+            with self._lock.writing():
                 shelf = self._shelf_of.pop(id, None)
                 if shelf is not None:
                     self._on_shelf[shelf] -= 1
@@ -116,7 +116,7 @@ class Catalogue:
 
     def _reindex(self) -> None:
         index = KeywordIndex()
-        with self._mutex:
+        with self._lock.writing():
             for record in self._records.values():
                 if not record.is_trivial:
                     _index(index, self._shelf_of[record.id], record)
@@ -124,7 +124,7 @@ class Catalogue:
 
     def start_over(self) -> None:
         """Forget everything, until it is built anew."""
-        with self._mutex:
+        with self._lock.writing():
             self._index = KeywordIndex()
             self._records, self._shelf_of, self._on_shelf = {}, {}, Counter()
             self.is_built = False
@@ -135,7 +135,7 @@ class Catalogue:
 
     def messages(self, session: str | None = None) -> list[MemoryRecord]:
         """The current records of one session, or of all."""
-        with self._mutex:
+        with self._lock.reading():
             records = [record for id, record in self._records.items() if self._shelf_of[id] == "session"]
         return [record for record in records if session is None or record.session == session]
 
@@ -152,32 +152,32 @@ class Catalogue:
 
     def search(self, query: str) -> KeywordMatches:
         """How well each memory holds the words of a query."""
-        with self._mutex:
+        with self._lock.reading():
             return self._index.search(query)
 
     def best(self, matches: KeywordMatches, count: int, shelf: ShelfName, session_weight: float) -> list[str]:
         """The ids of the best matches on a shelf."""
-        with self._mutex:
+        with self._lock.reading():
             return matches.best(count, shelf, session_weight)
 
     def as_said(self, query: str) -> str:
         """The query as the speakers it names would put it."""
-        with self._mutex:
+        with self._lock.reading():
             return self._index.as_said(query)
 
     def particulars(self, ids: Iterable[str]) -> list[int]:
         """Of each of these memories how many particulars it tells."""
-        with self._mutex:
+        with self._lock.reading():
             return self._index.particulars(ids)
 
     def speakers_named(self, query: str) -> set[str]:
         """The known speakers whose names stand in the query."""
-        with self._mutex:
+        with self._lock.reading():
             return self._index.speakers_named(query)
 
     def beside(self, worth: Mapping[str, float]) -> list[float]:
         """For each of these memories what those right before and after it in its session are worth together."""
-        with self._mutex:
+        with self._lock.reading():
             return self._index.beside(worth)
 
 

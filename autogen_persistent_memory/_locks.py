@@ -1,10 +1,12 @@
-"""A lock for tasks of any event loop in any thread of this process."""
+"""Locks for the tasks of any event loop, and for the threads, of this process."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class CrossLoopLock:
@@ -55,3 +57,34 @@ class CrossLoopLock:
 def _begin(turn: asyncio.Future[None]) -> None:
     if not turn.done():
         turn.set_result(None)
+
+
+class ReadWriteLock:
+    """Lets any number of threads read at a time, or one write. Who reads must not read within that again."""
+
+    def __init__(self) -> None:
+        self._entrance = threading.Lock()  # held by who wants to write, so that no more readers come in before
+        self._mutex = threading.Lock()
+        self._readers = 0
+        self._in_use = threading.Lock()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Keep writers out."""
+        with self._entrance, self._mutex:
+            self._readers += 1
+            if self._readers == 1:
+                self._in_use.acquire()
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._readers -= 1
+                if self._readers == 0:
+                    self._in_use.release()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep all others out."""
+        with self._entrance, self._in_use:
+            yield

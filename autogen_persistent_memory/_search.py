@@ -56,10 +56,11 @@ class Search:
         is_exclusive = self._holdings.connection.exclusive
         catalogue = await self._holdings.catalogue_in_step(patience=PATIENCE if self._only_relevant else None)
         shelves = [name for name in shelves if catalogue.saw(name) or not (is_exclusive and catalogue.is_built)]
-        vector, (matches, by_words) = await asyncio.gather(
-            self._embedding.embed_query(catalogue.as_said(self._query)),
-            in_thread(lambda: self._search_words(catalogue, shelves)),
-        )
+        embedding = asyncio.ensure_future(self._embedding.embed_query(catalogue.as_said(self._query)))
+        for _ in range(2):  # so that the model is at work, without the interpreter's lock, before the words want that
+            await asyncio.sleep(0)
+        words = in_thread(lambda: self._search_words(catalogue, shelves))
+        vector, (matches, by_words) = await asyncio.gather(embedding, words)
         found = await asyncio.gather(
             *(self._candidates(catalogue, name, vector, by_words[name], believed) for name in shelves)
         )

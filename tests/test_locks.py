@@ -1,7 +1,10 @@
 import asyncio
 import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
-from autogen_persistent_memory._locks import CrossLoopLock
+from autogen_persistent_memory._locks import CrossLoopLock, ReadWriteLock
 
 
 async def test_tasks_take_turns_in_the_order_they_came() -> None:
@@ -75,3 +78,54 @@ def test_a_loop_that_was_closed_in_the_middle_gives_the_lock_back() -> None:
         await asyncio.wait_for(lock.__aenter__(), 5)
 
     asyncio.run(again())
+
+
+def test_readers_read_together_and_a_writer_has_it_alone() -> None:
+    lock = ReadWriteLock()
+    together, log = threading.Barrier(3), list[str]()
+
+    def read() -> None:
+        with lock.reading():
+            together.wait(5)  # which only ends if both others are in as well
+            log.append("read")
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+
+    def write() -> None:
+        with lock.writing():
+            log.append("wrote")
+
+    writer = threading.Thread(target=write)
+    with lock.reading():
+        together.wait(5)
+        writer.start()
+        for reader in readers:
+            reader.join(5)
+        assert log == ["read", "read"]
+    writer.join(5)
+    assert log == ["read", "read", "wrote"]
+
+
+def test_a_writer_is_not_passed_by_readers_that_come_later() -> None:
+    lock = ReadWriteLock()
+    log = list[str]()
+
+    def use(name: str, kind: Callable[[], AbstractContextManager[None]]) -> threading.Thread:
+        def work() -> None:
+            with kind():
+                log.append(name)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
+    with lock.reading():
+        writer = use("writer", lock.writing)
+        while not lock._entrance.locked():
+            time.sleep(0.001)
+        late = use("late reader", lock.reading)
+    for thread in (writer, late):
+        thread.join(5)
+    assert log == ["writer", "late reader"]

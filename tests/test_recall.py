@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from autogen_persistent_memory import (
     ServerStore,
     TemporaryStore,
 )
+from autogen_persistent_memory._records import Selection
 
 DATA = Path(__file__).parent.parent / "benchmarks" / "data"
 
@@ -55,6 +57,21 @@ async def test_what_is_asked_for_word_by_word_comes_first_though_the_index_misse
     await memory.remember_many([*(f"w0 wrote n{number}" for number in range(140, 150)), wanted])
     asked.append(wanted)
     assert (await memory.recall(wanted, limit=1)).hits[0].record.content == wanted
+
+
+async def test_none_of_many_memories_that_are_alike_is_out_of_reach() -> None:
+    chance = random.Random(5)
+    middle = [chance.gauss(0, 1) for _ in range(384)]
+
+    def vectors(texts: list[str]) -> list[list[float]]:
+        return [[value + 0.3 * chance.gauss(0, 1) for value in middle] for _ in texts]
+
+    store, embedding = TemporaryStore(), CallableEmbedding(vectors, id="alike")
+    for namespace in range(15):
+        async with PersistentMemory(str(namespace), store=store, embedding=embedding) as memory:
+            await memory.remember_many(f"number {number}" for number in range(200))
+            near = await memory._engine.holdings.shelf("profile").nearest(vectors([""]), Selection(), fetch=200)
+            assert len(near[0]) == 200
 
 
 async def test_an_answer_is_found_by_the_words_of_its_question(memory: PersistentMemory) -> None:
