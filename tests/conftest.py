@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import subprocess
 import sys
@@ -26,6 +27,13 @@ settings.register_profile(
 settings.load_profile("suite")
 
 MakeStore = Callable[[], object]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _processes_can_be_interrupted() -> None:
+    """Also where the tests run in the background of a shell, which makes all its processes deaf to interrupts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
