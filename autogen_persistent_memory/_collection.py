@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _INDEX: CreateHNSWConfiguration = {"space": "cosine", "max_neighbors": 48}
 """With Chroma's 16 neighbours one in a thousand memories that are much alike cannot be reached from any other, and is never
-found by meaning. More neighbours take 256 bytes a memory and no time."""
+found by meaning; with these hardly any. They take 256 bytes a memory and no time."""
 
 
 class Caller(Protocol):
