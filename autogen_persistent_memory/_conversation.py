@@ -14,8 +14,8 @@ from ._patterns import lazy
 from ._records import MemoryRecord
 
 BLOCK_SOURCE = "memory"
-_LONG = 5_000
 NOTHING_FOUND = "No relevant memories found."
+_LONG = 5_000
 _REQUEST = lazy(
     r"""
     \W* (?: (?:please|now|then|and|ok|okay|so|hey|hi|hello) \W+ )*

@@ -323,11 +323,12 @@ class Engine:
     async def _count_uses(self) -> None:
         used, self._used, now = self._used, Counter(), self.clock()
         try:
+            catalogue = await self.holdings.catalogue()
             for name in SHELVES:
                 records = await self.holdings.shelf(name).get(list(used))
                 touched = [replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records]
                 await self.holdings.shelf(name).touch(touched)
-                (await self.holdings.catalogue()).put(name, touched)
+                await in_thread(partial(catalogue.put, name, touched))
                 for record in touched:
                     del used[record.id]
         except BaseException:

@@ -96,23 +96,16 @@ def contenders(
 
 
 def rank(
-    candidates: Sequence[Candidate],
-    *,
-    now: datetime,
-    policy: RecallPolicy,
-    limit: int,
-    only_relevant: bool = False,
-    unless: Callable[[MemoryRecord], bool] | None = None,
+    chosen: Iterable[tuple[float, Candidate]], *, now: datetime, policy: RecallPolicy, limit: int
 ) -> list[MemoryHit]:
-    """The best candidates, best first; if asked, only those relevant enough to be injected, and none `unless` accepts.
+    """The best of the contenders, best first.
 
     Relevance decides what gets in: the most similar ones, where recency and frequency only tip the balance between
     those that are comparably similar. Confidence then orders them.
     """
-    relevant = contenders(candidates, policy=policy, limit=limit, only_relevant=only_relevant, unless=unless)
     weighed = [
         (_relevance(similarity, *_life(candidate.record, now), _bonus(candidate.record, policy)), similarity, candidate)
-        for similarity, candidate in relevant
+        for similarity, candidate in chosen
     ]
     admitted = nlargest(limit, weighed, key=itemgetter(0))
     return in_order(_score(similarity, candidate, now, policy) for _, similarity, candidate in admitted)

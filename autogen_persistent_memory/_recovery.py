@@ -94,7 +94,7 @@ async def _build(
                 records = [record for id, record in find.records.items() if id not in there]
                 for start in range(0, len(records), _PAGE):
                     page = records[start : start + _PAGE]
-                    await shelf.put(page, await embedded(page, embedding))
+                    await shelf.add(page, await embedded(page, embedding))
                     done(len(page))
             for namespace, entries in values.items():
                 for (space, name), entry in entries.items():

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from ._catalogue import Catalogue
 from ._config import RecallPolicy
@@ -71,17 +72,19 @@ class Search:
             return (unless is not None and unless(record)) or (self._only_relevant and catalogue.is_outdated(record))
 
         candidates = self._weigh(catalogue, records, near, matches)
-        if not is_exclusive:
-            filled = [name for name, (_, records) in zip(shelves, found, strict=True) if records]
-            candidates = await self._up_to_date(catalogue, candidates, filled, believed, is_passed_over)
-        hits = rank(
-            candidates,
-            now=now,
+        choose = partial(
+            contenders,
             policy=self._policy,
             limit=self._limit,
             only_relevant=self._only_relevant,
             unless=is_passed_over,
         )
+        if is_exclusive:
+            chosen = choose(candidates)
+        else:
+            filled = [name for name, (_, records) in zip(shelves, found, strict=True) if records]
+            chosen = await self._up_to_date(catalogue, candidates, filled, believed, choose)
+        hits = rank(chosen, now=now, policy=self._policy, limit=self._limit)
         return [replace(hit, record=with_own_metadata(hit.record)) if hit.record.metadata else hit for hit in hits]
 
     def _search_words(
@@ -132,29 +135,23 @@ class Search:
         candidates: list[Candidate],
         shelves: Sequence[ShelfName],
         believed: Selection,
-        unless: Callable[[MemoryRecord], bool],
-    ) -> list[Candidate]:
-        """The candidates, without what another process superseded or deleted among those that can be chosen."""
+        choose: Callable[[list[Candidate]], list[tuple[float, Candidate]]],
+    ) -> list[tuple[float, Candidate]]:
+        """Those of the candidates that can be among the best, without what another process superseded or deleted."""
         for look in range(_LOOKS):
-            chosen = contenders(
-                candidates,
-                policy=self._policy,
-                limit=self._limit,
-                only_relevant=self._only_relevant,
-                unless=unless,
-            )
+            chosen = choose(candidates)
             looked_at = {candidate.record.id: candidate.record for _, candidate in chosen}
             if look == _LOOKS - 1:  # much was changed, so all are looked at
                 looked_at = {candidate.record.id: candidate.record for candidate in candidates}
             fresh = {record.id: record for record in await self._holdings.find(list(looked_at), shelves)}
             changed = {id: fresh.get(id) for id, record in looked_at.items() if fresh.get(id) != record}
             if not changed:
-                break
-            catalogue.correct(changed)
+                return chosen
+            await in_thread(partial(catalogue.correct, changed))
             current = [(candidate, changed.get(candidate.record.id, candidate.record)) for candidate in candidates]
             candidates = [
                 candidate._replace(record=record)
                 for candidate, record in current
                 if record is not None and believed.matches(record)
             ]
-        return candidates
+        return choose(candidates)

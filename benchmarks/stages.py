@@ -42,7 +42,7 @@ SEAMS = {
     "embed": [(f"{PACKAGE}._minilm", "MiniLM.embed")],
     "keyword": [(f"{PACKAGE}._search", "Search._search_words")],
     "vector query": [("chromadb.api.models.Collection", "Collection.query")],
-    "rank": [(f"{PACKAGE}._search", "Search._weigh"), (f"{PACKAGE}._search", "rank")],
+    "rank": [(f"{PACKAGE}._search", name) for name in ("Search._weigh", "contenders", "rank")],
     "block": [(f"{PACKAGE}._turn", "render")],
     "context update": [(f"{PACKAGE}._turn", "place_block")],
 }

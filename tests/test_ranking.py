@@ -1,11 +1,12 @@
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_persistent_memory import MemoryRecord, RecallPolicy
-from autogen_persistent_memory._ranking import Candidate, frequency, rank, recency
+from autogen_persistent_memory import MemoryHit, MemoryRecord, RecallPolicy
+from autogen_persistent_memory._ranking import Candidate, contenders, frequency, rank, recency
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 
@@ -23,8 +24,15 @@ def candidate(content: str, similarity: float, *, days: float = 0, **fields: obj
     return Candidate(record, similarity)
 
 
+def ranked(
+    candidates: Sequence[Candidate], limit: int, policy: RecallPolicy = RecallPolicy(), **options: bool
+) -> list[MemoryHit]:
+    chosen = contenders(candidates, policy=policy, limit=limit, **options)
+    return rank(chosen, now=NOW, policy=policy, limit=limit)
+
+
 def order(*candidates: Candidate, limit: int = 5, **options: bool) -> list[str]:
-    return [hit.record.content for hit in rank(candidates, now=NOW, policy=RecallPolicy(), limit=limit, **options)]
+    return [hit.record.content for hit in ranked(candidates, limit, **options)]
 
 
 @pytest.mark.parametrize(("days", "expected"), [(0, 0.953), (20, 0.731), (30, 0.5), (40, 0.269), (365, 0.0)])
@@ -45,11 +53,11 @@ def test_frequency_grows_with_use_and_stays_below_one() -> None:
 
 
 def test_the_score_is_the_weighted_sum_of_its_parts() -> None:
-    (hit,) = rank([candidate("x", 0.5, days=30, uses=5)], now=NOW, policy=RecallPolicy(), limit=1)
+    (hit,) = ranked([candidate("x", 0.5, days=30, uses=5)], 1)
     assert (hit.similarity, hit.recency, hit.frequency) == (0.5, 0.5, 0.5)
     assert hit.score == pytest.approx(0.6 * 0.5 + 0.2 * 0.5 + 0.2 * 0.5)
     policy = RecallPolicy(similarity_weight=1.0, recency_weight=0.0, frequency_weight=0.0)
-    (hit,) = rank([candidate("x", 0.3, days=1, uses=9)], now=NOW, policy=policy, limit=1)
+    (hit,) = ranked([candidate("x", 0.3, days=1, uses=9)], 1, policy)
     assert hit.score == pytest.approx(0.3)
 
 
@@ -67,7 +75,7 @@ def test_recency_and_frequency_decide_between_the_comparably_relevant() -> None:
 
 def test_what_is_used_again_is_fresh_again() -> None:
     used = candidate("used", 0.5, days=300, last_used_at=NOW)
-    assert rank([used], now=NOW, policy=RecallPolicy(), limit=1)[0].recency > 0.9
+    assert ranked([used], 1)[0].recency > 0.9
 
 
 def test_a_preference_comes_before_equally_relevant_chatter() -> None:
@@ -92,7 +100,7 @@ def test_scores_are_shares_and_the_list_is_sorted_and_short(rows: list[tuple[flo
     candidates = [
         candidate(str(number), similarity, days=days, uses=uses) for number, (similarity, days, uses) in enumerate(rows)
     ]
-    hits = rank(candidates, now=NOW, policy=RecallPolicy(), limit=limit)
+    hits = ranked(candidates, limit)
     assert len(hits) == min(limit, len(rows))
     assert all(0 <= value <= 1 for hit in hits for value in (hit.score, hit.similarity, hit.recency, hit.frequency))
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
@@ -100,13 +108,26 @@ def test_scores_are_shares_and_the_list_is_sorted_and_short(rows: list[tuple[flo
 
 def test_every_part_counts_and_is_shown() -> None:
     full = Candidate(candidate("Do I?", 0.2).record, 0.1, 0.5, 0.4, 0.3, 2, is_by_named_speaker=True, asks=True)
-    (hit,) = rank([full], now=NOW, policy=RecallPolicy(), limit=1)
+    (hit,) = ranked([full], 1)
     parts = (hit.cosine, hit.keywords, hit.session, hit.neighbours, hit.particulars, hit.speaker, hit.question)
     assert parts == pytest.approx((0.1, 0.6 * 0.5, 0.18 * 0.4, 0.25 * 0.3, 0.04 * 2, 0.2, -0.09))
     assert hit.similarity == pytest.approx(sum(parts))
 
 
 def test_relevance_beyond_the_scale_stays_in_order_and_below_one() -> None:
-    hits = rank([candidate(str(number), number / 2) for number in range(6)], now=NOW, policy=RecallPolicy(), limit=9)
+    hits = ranked([candidate(str(number), number / 2) for number in range(6)], 9)
     assert [hit.record.content for hit in hits] == ["5", "4", "3", "2", "1", "0"]
     assert all(hit.similarity < 1 for hit in hits)
+
+
+def test_those_passed_over_make_room_and_only_those_that_would_get_in_are_asked_about() -> None:
+    candidates = [candidate(str(number), 0.7 - number / 10) for number in range(7)]
+    asked = list[str]()
+
+    def is_first(record: MemoryRecord) -> bool:
+        asked.append(record.content)
+        return record.content == "0"
+
+    chosen = contenders(candidates, policy=RecallPolicy(), limit=2, unless=is_first)
+    assert [one.record.content for _, one in chosen] == ["1", "2"]
+    assert asked == ["0", "1", "2"]
