@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from ._client import collections_used
 from ._embeddings import as_options
-from ._errors import EmbeddingMismatchError, SchemaVersionError
-from ._migrations import is_newer, migrated, schema_version
+from ._errors import EmbeddingMismatchError
+from ._migrations import check_schema, migrated
 from ._rows import Metadata, collection_metadata, collection_name
 from ._store import ANY_EMBEDDING
 
@@ -108,7 +108,7 @@ class NamespaceCollection:
                 found = get_collection(client, self._name)  # it may have taken its place between the two looks
         if found is None:
             return None
-        self._check_schema(found)
+        check_schema(found.metadata, self._namespace)
         return migrated(client, found, self._identity["apm_shelf"])
 
     def _create(self, client: ClientAPI, name: str, metadata: Metadata) -> Collection:
@@ -120,15 +120,6 @@ class NamespaceCollection:
         return client.get_or_create_collection(
             name, configuration={"hnsw": _INDEX}, metadata=metadata, embedding_function=None
         )
-
-    def _check_schema(self, collection: Collection) -> None:
-        if is_newer(collection.metadata):
-            schema = (collection.metadata or {}).get("apm_schema")
-            raise SchemaVersionError(
-                f"The memories of {self._namespace!r} were written with schema {schema}; this version of "
-                f"autogen-persistent-memory reads up to {schema_version()}. Nothing was changed. Upgrade it with: "
-                "pip install --upgrade autogen-persistent-memory"
-            )
 
     def _check_embedding(self, collection: Collection) -> None:
         stored, ours = (collection.metadata or {}).get("apm_embedding"), self._identity["apm_embedding"]

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ._errors import SchemaVersionError
-from ._migrations import is_newer, schema_version, up_to_date_row
+from ._migrations import check_schema, up_to_date_row
 from ._records import MemoryRecord
 from ._rows import namespace_of, owner_by_name, to_record
 from ._salvage import Salvage, SalvagedCollection, SalvagedRow
@@ -64,7 +63,8 @@ def sort_out(salvage: Salvage) -> Finds:
             finds.leftovers += _leftovers(collection, collection.rows.values())
             continue
         namespace, shelf = owner
-        _check_schema(collection, namespace)
+        if "apm_schema" in collection.metadata:
+            check_schema(collection.metadata, namespace)
         if shelf == _VALUES:
             _take_values(finds, namespace, collection)
         else:
@@ -112,15 +112,6 @@ def _owner(collection: SalvagedCollection) -> tuple[str, str] | None:
     if namespace is None or shelf not in (*SHELVES, _VALUES):
         return owner_by_name(collection.name or "")
     return namespace, shelf
-
-
-def _check_schema(collection: SalvagedCollection, namespace: str) -> None:
-    if "apm_schema" in collection.metadata and is_newer(collection.metadata):
-        raise SchemaVersionError(
-            f"Memories of {namespace!r} in the damaged store were written with schema {collection.metadata['apm_schema']}; "
-            f"this version of autogen-persistent-memory reads up to {schema_version()}. Nothing was changed. Upgrade it with: "
-            "pip install --upgrade autogen-persistent-memory"
-        )
 
 
 def _leftovers(collection: SalvagedCollection | None, rows: Iterable[SalvagedRow]) -> list[dict[str, Any]]:

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ._errors import SchemaVersionError
+
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
@@ -58,6 +60,20 @@ def is_newer(metadata: Mapping[str, Any] | None) -> bool:
     schema = (metadata or {}).get(_SCHEMA)
     known = {migration.name for migration in MIGRATIONS}
     return not isinstance(schema, int) or schema > schema_version() or not known.issuperset(_made(metadata))
+
+
+def check_schema(metadata: Mapping[str, Any] | None, namespace: str) -> None:
+    """Make sure that this version can read a collection.
+
+    Raises:
+        SchemaVersionError: A later one wrote it.
+    """
+    if is_newer(metadata):
+        raise SchemaVersionError(
+            f"The memories of {namespace!r} were written with schema {(metadata or {}).get(_SCHEMA)}; this version of "
+            f"autogen-persistent-memory reads up to {schema_version()}. Nothing was changed. Upgrade it with: "
+            "pip install --upgrade autogen-persistent-memory"
+        )
 
 
 def migrated(client: ClientAPI, collection: Collection, shelf: str) -> Collection:
