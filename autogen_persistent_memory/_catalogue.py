@@ -7,11 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
+from ._embeddings import Vector, Vectors
 from ._lexical import KeywordIndex, KeywordMatches
 from ._locks import ReadWriteLock
-from ._records import FACTS, MemoryRecord, listed, with_own_metadata
-from ._store import Shelf, ShelfName
+from ._nearest import VectorIndex
+from ._records import FACTS, MemoryRecord, Selection, listed, with_own_metadata
+from ._store import Near, Shelf, ShelfName
 from ._threads import in_thread
 
 _LOOK_EVERY = 1.5
@@ -20,8 +23,9 @@ _PAGE = 500
 
 
 class Catalogue:
-    """The current records of a namespace with an index of their words, and the ids of all its rows.
+    """The current records of a namespace with an index of their words and, if it has been told them, one of their vectors.
 
+    It knows the ids of all rows.
     Where no other process can write, what it says is true. Where others can, it is a good guess: rows that came or went
     are noticed soon, rows that changed only when they are read.
     """
@@ -32,6 +36,8 @@ class Catalogue:
         self._records: dict[str, MemoryRecord] = {}
         self._shelf_of: dict[str, ShelfName] = {}
         self._on_shelf: Counter[ShelfName] = Counter()
+        self._current: Counter[ShelfName] = Counter()
+        self._vectors: dict[ShelfName, VectorIndex] = {}
         self._looked_at = 0.0
         self._looks = 0
         self.is_built = False
@@ -86,10 +92,10 @@ class Catalogue:
                 self._on_shelf[shelf] += record.id not in self._shelf_of
                 self._shelf_of[record.id] = shelf
                 if record.superseded_by is not None:
-                    self._records.pop(record.id, None)
-                    self._index.remove(record.id)
+                    self._drop(shelf, record.id)
                     continue
                 known = self._records.get(record.id)
+                self._current[shelf] += known is None
                 self._records[record.id] = with_own_metadata(record)
                 if not record.is_trivial and (known is None or _indexed(known) != _indexed(record)):
                     _index(self._index, shelf, record)
@@ -109,10 +115,15 @@ class Catalogue:
                 shelf = self._shelf_of.pop(id, None)
                 if shelf is not None:
                     self._on_shelf[shelf] -= 1
-                self._records.pop(id, None)
-                self._index.remove(id)
+                    self._drop(shelf, id)
         if self._index.is_wasteful:
             self._reindex()
+
+    def _drop(self, shelf: ShelfName, id: str) -> None:
+        self._current[shelf] -= self._records.pop(id, None) is not None
+        self._index.remove(id)
+        if shelf in self._vectors:
+            self._vectors[shelf].remove(id)
 
     def _reindex(self) -> None:
         index = KeywordIndex()
@@ -127,7 +138,54 @@ class Catalogue:
         with self._lock.writing():
             self._index = KeywordIndex()
             self._records, self._shelf_of, self._on_shelf = {}, {}, Counter()
+            self._current, self._vectors = Counter(), {}
             self.is_built = False
+
+    def place(self, shelf: ShelfName, embedding_id: str, vectors: Mapping[str, Vector]) -> None:
+        """Take in the vectors of records that are here, made by that embedding."""
+        for id, vector in vectors.items():
+            with self._lock.writing():
+                index = self._vectors.get(shelf)
+                if index is None or index.embedding_id != embedding_id:
+                    index = self._vectors[shelf] = VectorIndex(embedding_id)
+                if not index.has_room_for(self._current[shelf]):
+                    index.clear()
+                elif id in self._records and self._shelf_of[id] == shelf:
+                    index.put(id, vector)
+
+    def lacks_vectors(self, shelf: ShelfName, embedding_id: str) -> bool:
+        """Whether there are records on a shelf whose vectors should be here and are not."""
+        index = self._vectors.get(shelf)
+        if index is None or index.embedding_id != embedding_id:
+            return self._current[shelf] > 0
+        return len(index) < self._current[shelf] and index.has_room_for(self._current[shelf])
+
+    def without_vector(self, shelf: ShelfName, most: int) -> list[str]:
+        """The ids of some records on a shelf whose vectors are not here."""
+        with self._lock.reading():
+            index = self._vectors.get(shelf, ())
+            there = (id for id in self._records if self._shelf_of[id] == shelf)
+            return list(islice((id for id in there if id not in index), most))
+
+    def can_search(self, shelf: ShelfName, embedding_id: str, dimensions: int) -> bool:
+        """Whether the vectors of all current records of a shelf are here, and can be compared to such ones."""
+        index = self._vectors.get(shelf)
+        return (
+            index is not None
+            and (index.embedding_id, index.dimensions) == (embedding_id, dimensions)
+            and len(index) == self._current[shelf]
+        )
+
+    def nearest(
+        self, shelf: ShelfName, embedding_id: str, vectors: Vectors, meant: Selection, fetch: int
+    ) -> list[tuple[Near, list[MemoryRecord]]] | None:
+        """For each vector the nearest current records of a shelf that are meant, and how near each is; None if it cannot say."""
+        with self._lock.reading():
+            if not self.can_search(shelf, embedding_id, len(vectors[0])):
+                return None
+            records = self._records
+            nearest = self._vectors[shelf].nearest(vectors, fetch, lambda found: meant.matches(records[found]))
+            return [(near, [records[id] for id in near]) for near in nearest]
 
     def record(self, id: str) -> MemoryRecord | None:
         """The current record of that id."""

@@ -200,11 +200,16 @@ class CallableEmbedding(Embedding):
         return CallableEmbeddingConfig(function=path, id=self.id)
 
     async def _compute(self, texts: list[str]) -> Vectors:
+        def checked(answer: Vectors | Awaitable[Vectors]) -> Vectors | Awaitable[Vectors]:
+            return answer if inspect.isawaitable(answer) else _checked(answer, len(texts), self.id)
+
         if inspect.iscoroutinefunction(self._fn) or inspect.iscoroutinefunction(type(self._fn).__call__):
             answer = self._fn(texts)
         else:
-            answer = await self._in_thread(lambda: self._fn(texts))
-        vectors = await answer if inspect.isawaitable(answer) else answer
+            answer = await self._in_thread(lambda: checked(self._fn(texts)))
+        if not inspect.isawaitable(answer):
+            return answer
+        vectors = await answer
         return await self._in_thread(lambda: _checked(vectors, len(texts), self.id))
 
 

@@ -197,10 +197,10 @@ class Engine:
         ends = {record.id: draft.ends for record, draft in pairs if draft.ends is not None}
         resolved = resolve(newcomers, known, now, ends)
         vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
-        await self.holdings.shelf(shelf).add(resolved.new, [vector_of[record.id] for record in resolved.new])
+        new_vectors = [vector_of[record.id] for record in resolved.new]
+        await self.holdings.shelf(shelf).add(resolved.new, new_vectors)
         await self.holdings.shelf(shelf).amend(resolved.changed)
-        catalogue = await self.holdings.catalogue()
-        await in_thread(lambda: catalogue.put(shelf, [*resolved.new, *resolved.changed]))
+        await self.holdings.note(shelf, [*resolved.new, *resolved.changed], new_vectors)
         return resolved.outcome
 
     async def _related(
@@ -281,9 +281,8 @@ class Engine:
             await self.holdings.shelf(shelf).put([record], vectors)
         await self.holdings.shelf(shelf).amend([*([] if vectors else [record]), *replaced])
         await self.holdings.shelf("session").amend(outdated)
-        catalogue = await self.holdings.catalogue()
-        await in_thread(lambda: catalogue.put(shelf, [record, *replaced]))
-        await in_thread(lambda: catalogue.put("session", outdated))
+        await self.holdings.note(shelf, [record, *replaced], vectors)
+        await self.holdings.note("session", outdated)
         return record
 
     # Recalling
@@ -323,12 +322,11 @@ class Engine:
     async def _count_uses(self) -> None:
         used, self._used, now = self._used, Counter(), self.clock()
         try:
-            catalogue = await self.holdings.catalogue()
             for name in SHELVES:
                 records = await self.holdings.shelf(name).get(list(used))
                 touched = [replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records]
                 await self.holdings.shelf(name).touch(touched)
-                await in_thread(partial(catalogue.put, name, touched))
+                await self.holdings.note(name, touched)
                 for record in touched:
                     del used[record.id]
         except BaseException:
@@ -499,12 +497,14 @@ class Engine:
             async with progress_of(total, title, progress) as done:
                 for name in SHELVES:
                     await self.holdings.shelf(name).rebuild(self._vectors, done, keep=keep)
+            (await self.holdings.catalogue()).start_over()
         return total
 
     async def reindex(self, shelf: ShelfName, ids: Sequence[str]) -> None:
         """Make vectors anew for records that have none."""
         async with self.holdings.lock():
             await self.holdings.shelf(shelf).reindex(ids, self._vectors)
+            (await self.holdings.catalogue()).start_over()
 
     def _keep_house_soon(self) -> None:
         """Write counters and sweep a moment after the turn, when the agent waits for its model."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from ._catalogue import Catalogue
@@ -23,6 +24,7 @@ _OPENING_PATIENCE = 5.0
 PATIENCE = 0.5
 """Seconds an agent waits for what this process knows of a large namespace; until then it recalls by meaning alone."""
 _MENDING_PATIENCE = 3.0
+_VECTORS_AT_ONCE = 250
 
 
 class Holdings:
@@ -36,6 +38,7 @@ class Holdings:
         embed: Embed,
     ) -> None:
         self.connection = connection
+        self._embedding_id = embedding_id
         self._embed = embed
         self.outbox = connection.outbox(namespace)
         self._namespace = namespace
@@ -44,6 +47,7 @@ class Holdings:
         self._numbers: _Numbers | None = None
         self._building: asyncio.Task[None] | None = None
         self._mending: asyncio.Task[None] | None = None
+        self._gathering: asyncio.Task[None] | None = None
 
     async def prepare(self) -> None:
         """Do the slow part of opening, if it is work of this machine alone."""
@@ -95,9 +99,17 @@ class Holdings:
     ) -> list[tuple[Near, list[MemoryRecord]]]:
         """For each vector the nearest records that are meant, and how near each is.
 
-        The nearest `fetch` rows are looked at, more only where fewer than `enough` of them are meant. What has to be
-        `certain` is read from the store if other processes write there.
+        Where this process has their vectors, the nearest `fetch` that are meant. Elsewhere the nearest `fetch` rows are
+        looked at, more only where fewer than `enough` of them are meant; what has to be `certain` is read from the store if
+        other processes write there.
         """
+        if not len(vectors):
+            return []
+        catalogue = await self.catalogue()
+        if believed.current_at is not None and catalogue.can_search(shelf, self._embedding_id, len(vectors[0])):
+            here = await in_thread(lambda: catalogue.nearest(shelf, self._embedding_id, vectors, believed, fetch))
+            if here is not None:
+                return here
         nearest = await self.shelf(shelf).nearest(vectors, believed, fetch=fetch, thorough=thorough)
         ids = list({id for near in nearest for id in near})
         known = await self.records(shelf, ids, certain=certain, superseded=believed.current_at is None)
@@ -144,9 +156,20 @@ class Holdings:
         for record in records:
             if record.session is not None and (shelf, record.session) in numbers:
                 numbers[shelf, record.session] = max(numbers[shelf, record.session], record.sequence or 0)
+        if (await self.catalogue()).is_built:  # else whoever builds it will read them
+            await self.note(shelf, records, vectors)
+
+    async def note(self, shelf: ShelfName, records: Sequence[MemoryRecord], vectors: Vectors = ()) -> None:
+        """Take in what was written: records, and the vectors of the first of them, as far as those are new."""
         catalogue = await self.catalogue()
-        if catalogue.is_built:  # else whoever builds it will read them
-            await in_thread(lambda: catalogue.put(shelf, records))
+
+        def take_in() -> None:
+            catalogue.put(shelf, records)
+            if self.connection.exclusive:
+                vector_of = {record.id: vector for record, vector in zip(records, vectors)}
+                catalogue.place(shelf, self._embedding_id, vector_of)
+
+        await in_thread(take_in)
 
     def knows(self, id: str) -> bool:
         """Whether this process knows a record of that id, current or not."""
@@ -194,6 +217,8 @@ class Holdings:
                 await building
         elif not self.connection.exclusive:
             await catalogue.look(self._shelves)
+        if catalogue.is_built and self.connection.exclusive:
+            self._gather_soon(catalogue)
         return catalogue
 
     async def _build(self, catalogue: Catalogue) -> None:
@@ -202,6 +227,27 @@ class Holdings:
         if self.connection.exclusive:
             self._mending = asyncio.get_running_loop().create_task(self._mend())
             await asyncio.wait({self._mending}, timeout=_MENDING_PATIENCE)
+
+    def _gather_soon(self, catalogue: Catalogue) -> None:
+        loop = asyncio.get_running_loop()
+        is_at_it = self._gathering is not None and self._gathering.get_loop() is loop and not self._gathering.done()
+        if not is_at_it and any(catalogue.lacks_vectors(name, self._embedding_id) for name in SHELVES):
+            self._gathering = loop.create_task(self._gather(catalogue))
+
+    async def _gather(self, catalogue: Catalogue) -> None:
+        """Read the vectors, so that they can be searched without the store. Until all are here, they are searched there."""
+        try:
+            await self.settle()
+            for name, shelf in self._shelves.items():
+                are_there = True
+                while are_there and catalogue.lacks_vectors(name, self._embedding_id):
+                    async with self.lock():
+                        ids = await in_thread(partial(catalogue.without_vector, name, _VECTORS_AT_ONCE))
+                        vectors = await shelf.vectors(ids)
+                        await in_thread(partial(catalogue.place, name, self._embedding_id, vectors))
+                        are_there = len(vectors) == len(ids)
+        except PersistentMemoryError as error:
+            logger.debug("The vectors of %r stay in its store: %s", self._namespace, error)
 
     async def settle(self) -> None:
         """Wait until vectors that were lost are made anew, if that is under way."""
