@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ._embeddings import Vector, Vectors
 from ._lexical import KeywordIndex, KeywordMatches
@@ -16,6 +17,9 @@ from ._nearest import VectorIndex
 from ._records import FACTS, MemoryRecord, Selection, listed, with_own_metadata
 from ._store import Near, Shelf, ShelfName
 from ._threads import in_thread
+
+if TYPE_CHECKING:
+    from ._lexical import Floats
 
 _LOOK_EVERY = 1.5
 _CLOSE_LOOK = 10
@@ -223,20 +227,15 @@ class Catalogue:
         with self._lock.reading():
             return self._index.as_said(query)
 
-    def particulars(self, ids: Iterable[str]) -> list[int]:
-        """Of each of these memories how many particulars it tells."""
-        with self._lock.reading():
-            return self._index.particulars(ids)
-
     def speakers_named(self, query: str) -> set[str]:
         """The known speakers whose names stand in the query."""
         with self._lock.reading():
             return self._index.speakers_named(query)
 
-    def beside(self, worth: Mapping[str, float]) -> list[float]:
-        """For each of these memories what those right before and after it in its session are worth together."""
+    def weigh(self, ids: Iterable[str], cosines: Floats, matches: KeywordMatches) -> Floats:
+        """As `KeywordIndex.weigh`."""
         with self._lock.reading():
-            return self._index.beside(worth)
+            return self._index.weigh(ids, cosines, matches)
 
 
 def _index(index: KeywordIndex, shelf: ShelfName, record: MemoryRecord) -> None:

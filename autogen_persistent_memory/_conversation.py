@@ -71,7 +71,9 @@ def without_answers(text: str) -> str:
 
 def block_id_of(message: LLMMessage) -> str | None:
     """The id of the block that this message is, or None if it is part of the conversation."""
-    match = _OPENING.match(message.content) if isinstance(message.content, str) else None
+    if not isinstance(message.content, str) or not message.content.startswith("<"):
+        return None
+    match = _OPENING.match(message.content)
     if match is None:
         return None
     is_ours = isinstance(message, SystemMessage) or (
@@ -158,8 +160,10 @@ class VisibleText:
         self._named = {id for m in results for result in m.content for id in _NAMED.findall(result.content)}
         texts = [text_of(message) for message in messages]
         self._said = {_plain(text) for text in texts}
-        self._told = [_plain(_without_questions(text)) for text in texts]
-        self._recalled = [_plain(text_of(message)) for message in messages if block_id_of(message) is not None]
+        told = [_plain(_without_questions(text)) for text in texts]
+        recalled = [_plain(text_of(message)) for message in messages if block_id_of(message) is not None]
+        self._told = "\n".join(told)  # which plain text does not hold
+        self._told_or_recalled = "\n".join([*told, *recalled])
 
     def shows(self, record: MemoryRecord) -> bool:
         """Whether a memory stands there, as whole words.
@@ -173,11 +177,8 @@ class VisibleText:
         is_message = record.kind == "interaction"
         if is_message and wanted in self._said:
             return True
-        texts = [text for text in (*self._told, *(self._recalled if is_message else ())) if wanted in text]
-        if not texts:
-            return False
-        words = lazy(rf"(?<!\w){re.escape(wanted)}(?!\w)")
-        return any(words.search(text) for text in texts)
+        text = self._told_or_recalled if is_message else self._told
+        return wanted in text and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text) is not None
 
 
 def _without_questions(text: str) -> str:

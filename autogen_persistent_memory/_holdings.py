@@ -107,7 +107,8 @@ class Holdings:
             return []
         catalogue = await self.catalogue()
         if believed.current_at is not None and catalogue.can_search(shelf, self._embedding_id, len(vectors[0])):
-            here = await in_thread(lambda: catalogue.nearest(shelf, self._embedding_id, vectors, believed, fetch))
+            look = partial(catalogue.nearest, shelf, self._embedding_id, vectors, believed, fetch)
+            here = look() if len(vectors) == 1 else await in_thread(look)  # one takes less time than handing it over
             if here is not None:
                 return here
         nearest = await self.shelf(shelf).nearest(vectors, believed, fetch=fetch, thorough=thorough)

@@ -11,7 +11,7 @@ import math
 import re
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ._words import STOP_WORDS, capitalised, has_terms, is_english, is_name, names_within, says_when, terms
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float32]
+    Floats = NDArray[np.floating[Any]]
 
 _K1, _B = 0.9, 0.4
 # What a memory's neighbours in its session add to its own score: a memory often answers or goes on from the one before.
@@ -41,11 +41,10 @@ class KeywordIndex:
         self._terms: list[tuple[str, ...]] = []
         self._names: list[tuple[str, ...]] = []
         self._names_within: list[tuple[str, ...]] = []
-        self._particulars: list[int | None] = []
         self._postings: dict[str, _Posting] = {}
         self._lengths, self._previous, self._following = _Column("f4"), _Column("i4"), _Column("i4")
         self._asks, self._session_of, self._shelf_of = _Column("f4"), _Column("i4"), _Column("i4")
-        self._says_when = _Column("i4")
+        self._says_when, self._particulars = _Column("i4"), _Column("i4")
         self._total_length = 0
         self._sessions: dict[str, int] = {}
         self._in_session: list[list[tuple[Any, int]]] = []
@@ -80,16 +79,16 @@ class KeywordIndex:
         names = capitalised(f"{date} {text}")
         if speaker is not None:
             names.add(speaker)
-            if self._speakers[speaker] == 0:
-                self._particulars = [None] * len(self._particulars)  # one name less that says something
             self._speakers[speaker] += 1
+            if self._speakers[speaker] == 1:
+                self._recount_particulars(speaker)
         self._slots[id] = slot
         self._ids.append(id)
         self._terms.append(tuple(counts))
         self._names.append((speaker or "", *names))
         self._names_within.append(tuple(names_within(text)))
-        self._particulars.append(None)
         self._says_when.append(says_when(text))
+        self._particulars.append(self._count_particulars(slot))
         self._capitalised.update(names)
         length = sum(counts.values())
         self._total_length += length
@@ -145,28 +144,37 @@ class KeywordIndex:
         if after >= 0:
             self._previous.view[after] = before
 
-    def beside(self, worth: Mapping[str, float]) -> list[float]:
-        """For each of these memories what those right before and after it in its session are worth together."""
-        if not self._slots:
-            return [0.0] * len(worth)
-        slots = [self._slots.get(id, -1) for id in worth]
-        by_slot = {slot: value for slot, value in zip(slots, worth.values(), strict=True) if slot >= 0}
-        before, after = (links.view[slots].tolist() for links in (self._previous, self._following))
-        return [
-            by_slot.get(previous, 0.0) + by_slot.get(following, 0.0) if slot >= 0 else 0.0
-            for slot, previous, following in zip(slots, before, after, strict=True)
-        ]
+    def weigh(self, ids: Iterable[str], cosines: Floats, matches: KeywordMatches) -> Floats:
+        """What speaks for each of these memories, beside how near it is in meaning; a column each.
 
-    def particulars(self, ids: Iterable[str]) -> list[int]:
-        """Of each of these memories how many particulars it tells: whether it says when, and whether it names something."""
-        return [0 if (slot := self._slots.get(id)) is None else self._particulars_at(slot) for id in ids]
+        Four rows: how well its words match, and those of its session; how near those right before and after it in its
+        session are, compared to the farthest; and how many particulars it tells: whether it says when, and whether it
+        names something. All 0 for a memory that is not in the index.
+        """
+        import numpy as np
 
-    def _particulars_at(self, slot: int) -> int:
-        told = self._particulars[slot]
-        if told is None:
-            names_something = any(self._speakers.get(name, 0) <= 0 for name in self._names_within[slot])
-            told = self._particulars[slot] = int(self._says_when.view[slot]) + names_something
-        return told
+        found = np.array([self._slots.get(id, -1) for id in ids], dtype=np.intp)
+        weighed: Floats = np.zeros((4, len(found)))
+        here = np.flatnonzero(found >= 0)
+        if not len(here):
+            return weighed
+        slots = found[here]
+        weighed[:2, here] = matches.of(slots)
+        nearness = dict(zip(slots.tolist(), (cosines[here] - cosines.min()).tolist(), strict=True))
+        for links in (self._previous, self._following):
+            weighed[2, here] += [nearness.get(slot, 0.0) for slot in links.view[slots].tolist()]
+        weighed[3, here] = self._particulars.view[slots]
+        return weighed
+
+    def _count_particulars(self, slot: int) -> int:
+        names_something = any(self._speakers.get(name, 0) <= 0 for name in self._names_within[slot])
+        return int(self._says_when.view[slot]) + names_something
+
+    def _recount_particulars(self, speaker: str) -> None:
+        """A name that is a speaker's says nothing any more."""
+        for slot, names in enumerate(self._names_within):
+            if speaker in names:
+                self._particulars.view[slot] = self._count_particulars(slot)
 
     def speakers_named(self, query: str) -> set[str]:
         """The known speakers whose names, which have a capital, stand in the query."""
@@ -254,18 +262,14 @@ class KeywordMatches:
         self._keywords = keywords
         self._session = session
 
-    def of(self, ids: Iterable[str]) -> tuple[list[float], list[float]]:
-        """For each of these memories its match, and its session's; 0 for one that is not in the index."""
+    def of(self, slots: Any) -> Floats:
+        """Of the memories in these slots how well they match, and how well their sessions do; 0 for those written since."""
         import numpy as np
 
-        slots = np.array([self._index._slots.get(id, -1) for id in ids], dtype=np.intp)
-        slots[slots >= len(self._keywords)] = -1  # written since the search
-        if not len(self._keywords):
-            return [0.0] * len(slots), [0.0] * len(slots)
-        keywords, session = (
-            np.where(slots >= 0, values[slots], 0).tolist() for values in (self._keywords, self._session)
-        )
-        return keywords, session
+        known = slots < len(self._keywords)
+        found: Floats = np.zeros((2, len(slots)), dtype=np.float32)
+        found[:, known] = self._keywords[slots[known]], self._session[slots[known]]
+        return found
 
     def or_better(self, other: KeywordMatches) -> KeywordMatches:
         """For each memory the better of two matches, of searches one right after the other."""

@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from heapq import nlargest
-from operator import itemgetter
-from typing import NamedTuple
+from heapq import heappush, heapreplace
+from typing import TYPE_CHECKING, NamedTuple
 
 from ._config import RecallPolicy
 from ._records import MemoryHit, MemoryRecord
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+PARTS = ("cosine", "keywords", "session", "neighbours", "particulars", "speaker", "question")
+"""What relevance is made of; fields of `MemoryHit`."""
 _DAY = 86_400
 _MIDPOINT_DAYS = 30
 _WIDTH_DAYS = 10
@@ -21,17 +28,17 @@ _COMPARABLE = 0.05
 """Memories whose similarity differs by less are comparably relevant: recency and frequency may decide between them."""
 
 
-class Candidate(NamedTuple):
-    """A memory that a search brought up, and what speaks for it, each from 0 to about 1."""
+class Candidates(NamedTuple):
+    """Memories that a search brought up, and what speaks for each."""
 
-    record: MemoryRecord
-    cosine: float
-    keywords: float = 0.0
-    session: float = 0.0
-    neighbours: float = 0.0
-    particulars: int = 0
-    is_by_named_speaker: bool = False
-    asks: bool = False
+    records: Sequence[MemoryRecord]
+    parts: Floats
+    """A column for each record, of what speaks for it, each from 0 to about 1; a row for each of `PARTS`."""
+
+    def revised(self, records: Sequence[MemoryRecord | None]) -> Candidates:
+        """The same with these records in their places, without those that are None."""
+        kept = [index for index, record in enumerate(records) if record is not None]
+        return Candidates([record for record in records if record is not None], self.parts[:, kept])
 
 
 def recency(age: timedelta) -> float:
@@ -45,70 +52,47 @@ def frequency(uses: int) -> float:
     return uses / (uses + _USES_WORTH_HALF)
 
 
-def similarities(candidates: Iterable[Candidate], policy: RecallPolicy) -> list[float]:
-    """How relevant each is: all that speaks for it in one figure from 0 to 1, which means the same for every question."""
-    by_keywords, by_session, by_neighbours = policy.keyword_weight, policy.session_weight, policy.neighbour_weight
-    by_particulars, by_speaker, by_asking = policy.particulars_weight, policy.speaker_weight, policy.question_weight
-    return [
-        _bounded(
-            max(0.0, cosine)
-            + by_keywords * keywords
-            + by_session * session
-            + by_neighbours * neighbours
-            + by_particulars * particulars
-            + by_speaker * is_by_named_speaker
-            - by_asking * asks
-        )
-        for _, cosine, keywords, session, neighbours, particulars, is_by_named_speaker, asks in candidates
-    ]
-
-
-def contenders(
-    candidates: Sequence[Candidate],
+def rank(
+    candidates: Candidates,
     *,
+    now: datetime,
     policy: RecallPolicy,
     limit: int,
     only_relevant: bool = False,
     unless: Callable[[MemoryRecord], bool] | None = None,
-) -> list[tuple[float, Candidate]]:
-    """Those that can be among the best, whatever their age and use, each with its similarity.
-
-    If asked, only those relevant enough to be injected. Those that `unless` accepts are passed over; only those that would
-    get in otherwise are asked about.
-    """
-    weighed = zip(similarities(candidates, policy), candidates, strict=True)
-    worth = [
-        (similarity + _bonus(candidate.record, policy), similarity, candidate) for similarity, candidate in weighed
-    ]
-    least = -math.inf
-    chosen: list[tuple[float, Candidate]] = []
-    for value, similarity, candidate in sorted(worth, key=itemgetter(0), reverse=True):
-        if value < least:
-            break
-        if only_relevant and similarity < policy.least_similarity(candidate.record.kind):
-            continue
-        if unless is not None and unless(candidate.record):
-            continue
-        chosen.append((similarity, candidate))
-        if len(chosen) == limit:
-            least = value - _COMPARABLE
-    return chosen
-
-
-def rank(
-    chosen: Iterable[tuple[float, Candidate]], *, now: datetime, policy: RecallPolicy, limit: int
 ) -> list[MemoryHit]:
-    """The best of the contenders, best first.
+    """The best of the candidates, best first.
 
     Relevance decides what gets in: the most similar ones, where recency and frequency only tip the balance between
-    those that are comparably similar. Confidence then orders them.
+    those that are comparably similar. Confidence then orders them. If asked, only those relevant enough to be injected. Those
+    that `unless` accepts are passed over; hardly any are asked about that would not get in otherwise.
     """
-    weighed = [
-        (_relevance(similarity, *_life(candidate.record, now), _bonus(candidate.record, policy)), similarity, candidate)
-        for similarity, candidate in chosen
-    ]
-    admitted = nlargest(limit, weighed, key=itemgetter(0))
-    return in_order(_score(similarity, candidate, now, policy) for _, similarity, candidate in admitted)
+    import numpy as np
+
+    records = candidates.records
+    weighed = candidates.parts * np.array(_weights(policy))[:, None]
+    similarities = _bounded(weighed.sum(axis=0))
+    kinds = [record.kind for record in records]
+    bonus_of = {kind: policy.kind_bonus.get(kind, 0.0) for kind in set(kinds)}
+    worth = similarities + [bonus_of[kind] for kind in kinds]
+    best_first = np.argsort(-worth, kind="stable")
+    if only_relevant:
+        least_of = {kind: policy.least_similarity(kind) for kind in set(kinds)}
+        best_first = best_first[(similarities >= [least_of[kind] for kind in kinds])[best_first]]
+    admitted: list[tuple[float, int, int]] = []  # a heap, by relevance; of equals what came first
+    for place, (index, value) in enumerate(zip(best_first.tolist(), worth[best_first].tolist(), strict=True)):
+        is_full = len(admitted) == limit
+        if is_full and value + _COMPARABLE <= admitted[0][0]:
+            break
+        relevance = value + _COMPARABLE * sum(_life(records[index], now)) / 2
+        if (is_full and relevance <= admitted[0][0]) or (unless is not None and unless(records[index])):
+            continue
+        (heapreplace if is_full else heappush)(admitted, (relevance, -place, index))
+    hits = (
+        _hit(records[index], float(similarities[index]), weighed[:, index].tolist(), now, policy)
+        for *_, index in sorted(admitted, reverse=True)
+    )
+    return in_order(hits)
 
 
 def in_order(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
@@ -116,8 +100,9 @@ def in_order(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
     return sorted(hits, key=lambda hit: (hit.score + hit.kind_bonus, hit.record.created_at), reverse=True)
 
 
-def _score(similarity: float, candidate: Candidate, now: datetime, policy: RecallPolicy) -> MemoryHit:
-    record = candidate.record
+def _hit(
+    record: MemoryRecord, similarity: float, parts: Sequence[float], now: datetime, policy: RecallPolicy
+) -> MemoryHit:
     how_recent, how_frequent = _life(record, now)
     score = (
         policy.similarity_weight * similarity
@@ -130,14 +115,8 @@ def _score(similarity: float, candidate: Candidate, now: datetime, policy: Recal
         similarity=similarity,
         recency=how_recent,
         frequency=how_frequent,
-        cosine=max(0.0, candidate.cosine),
-        keywords=policy.keyword_weight * candidate.keywords,
-        session=policy.session_weight * candidate.session,
-        neighbours=policy.neighbour_weight * candidate.neighbours,
-        particulars=policy.particulars_weight * candidate.particulars,
-        speaker=policy.speaker_weight * candidate.is_by_named_speaker,
-        question=-policy.question_weight * candidate.asks,
-        kind_bonus=_bonus(record, policy),
+        kind_bonus=policy.kind_bonus.get(record.kind, 0.0),
+        **dict(zip(PARTS, parts, strict=True)),
     )
 
 
@@ -147,21 +126,26 @@ def _life(record: MemoryRecord, now: datetime) -> tuple[float, float]:
     return recency(now - last_touch), frequency(record.uses)
 
 
-def _bonus(record: MemoryRecord, policy: RecallPolicy) -> float:
-    return policy.kind_bonus.get(record.kind, 0.0)
+def _weights(policy: RecallPolicy) -> tuple[float, ...]:
+    return (
+        1.0,
+        policy.keyword_weight,
+        policy.session_weight,
+        policy.neighbour_weight,
+        policy.particulars_weight,
+        policy.speaker_weight,
+        -policy.question_weight,
+    )
 
 
-def _bounded(relevance: float) -> float:
+def _bounded(relevance: Floats) -> Floats:
     """Relevance as a share: as it is up to 0.8, and towards 1 beyond, so that the better of two stays the better."""
-    if relevance <= _LINEAR:
-        return max(0.0, relevance)
-    return 1 - (1 - _LINEAR) * math.exp((_LINEAR - relevance) / (1 - _LINEAR))
+    import numpy as np
+
+    beyond = np.maximum(relevance - _LINEAR, 0)
+    return np.maximum(relevance - beyond, 0) + (1 - _LINEAR) * -np.expm1(-beyond / (1 - _LINEAR))
 
 
 def relevance(hit: MemoryHit) -> float:
     """By what a hit is admitted: its similarity, and to decide between comparable ones its age, use and kind."""
-    return _relevance(hit.similarity, hit.recency, hit.frequency, hit.kind_bonus)
-
-
-def _relevance(similarity: float, how_recent: float, how_frequent: float, bonus: float) -> float:
-    return similarity + _COMPARABLE * (how_recent + how_frequent) / 2 + bonus
+    return hit.similarity + hit.kind_bonus + _COMPARABLE * (hit.recency + hit.frequency) / 2

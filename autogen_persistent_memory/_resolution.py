@@ -93,9 +93,9 @@ def newest_of_each_key(records: Iterable[MemoryRecord]) -> list[MemoryRecord]:
     There are two where a crash came between writing one and marking the other, and among what was believed at a past
     time where a statement was made again later.
     """
-    newest: dict[tuple[str, str], MemoryRecord] = {}
+    newest: dict[str | tuple[str], MemoryRecord] = {}
     for record in records:
-        slot = ("id", record.id) if record.key is None else ("key", record.key)
+        slot = record.id if record.key is None else (record.key,)
         if slot not in newest or record.created_at > newest[slot].created_at:
             newest[slot] = record
     return list(newest.values())

@@ -13,7 +13,7 @@ from ._config import RecallPolicy
 from ._embeddings import Embedding, Vector
 from ._holdings import PATIENCE, Holdings
 from ._lexical import KeywordMatches
-from ._ranking import Candidate, contenders, rank
+from ._ranking import PARTS, Candidates, rank
 from ._records import MemoryHit, MemoryRecord, Query, Selection, with_own_metadata
 from ._resolution import newest_of_each_key
 from ._store import Near, ShelfName
@@ -73,18 +73,18 @@ class Search:
 
         candidates = self._weigh(catalogue, records, near, matches)
         choose = partial(
-            contenders,
+            rank,
+            now=now,
             policy=self._policy,
             limit=self._limit,
             only_relevant=self._only_relevant,
             unless=is_passed_over,
         )
         if is_exclusive:
-            chosen = choose(candidates)
+            hits = choose(candidates)
         else:
             filled = [name for name, (_, records) in zip(shelves, found, strict=True) if records]
-            chosen = await self._up_to_date(catalogue, candidates, filled, believed, choose)
-        hits = rank(chosen, now=now, policy=self._policy, limit=self._limit)
+            hits = await self._up_to_date(catalogue, candidates, filled, believed, choose)
         return [replace(hit, record=with_own_metadata(hit.record)) if hit.record.metadata else hit for hit in hits]
 
     def _search_words(
@@ -115,43 +115,46 @@ class Search:
 
     def _weigh(
         self, catalogue: Catalogue, records: Sequence[MemoryRecord], near: Near, matches: KeywordMatches
-    ) -> list[Candidate]:
+    ) -> Candidates:
         """The records with everything that speaks for them."""
-        named, farthest = catalogue.speakers_named(self._query), min(near.values(), default=0.0)
+        import numpy as np
+
         ids = [record.id for record in records]
-        cosines = [near[id] for id in ids]
-        keywords, sessions = matches.of(ids)
-        beside = catalogue.beside({id: cosine - farthest for id, cosine in zip(ids, cosines, strict=True)})
-        told = zip(records, catalogue.particulars(ids), strict=True)
-        particulars = [count if record.kind == "interaction" else 0 for record, count in told]
-        by_named = [record.source in named for record in records]
-        asks = [record.content.rstrip().endswith("?") for record in records]
-        columns = zip(records, cosines, keywords, sessions, beside, particulars, by_named, asks, strict=True)
-        return list(map(Candidate._make, columns))
+        cosines = np.array([near[id] for id in ids])
+        named = catalogue.speakers_named(self._query)
+        keywords, session, neighbours, particulars = catalogue.weigh(ids, cosines, matches)
+        parts = {
+            "cosine": np.maximum(cosines, 0),
+            "keywords": keywords,
+            "session": session,
+            "neighbours": neighbours,
+            "particulars": particulars * [record.kind == "interaction" for record in records],
+            "speaker": [record.source in named for record in records],
+            "question": [record.content.rstrip().endswith("?") for record in records],
+        }
+        return Candidates(records, np.array([parts[part] for part in PARTS], dtype=np.float64))
 
     async def _up_to_date(
         self,
         catalogue: Catalogue,
-        candidates: list[Candidate],
+        candidates: Candidates,
         shelves: Sequence[ShelfName],
         believed: Selection,
-        choose: Callable[[list[Candidate]], list[tuple[float, Candidate]]],
-    ) -> list[tuple[float, Candidate]]:
-        """Those of the candidates that can be among the best, without what another process superseded or deleted."""
+        choose: Callable[[Candidates], list[MemoryHit]],
+    ) -> list[MemoryHit]:
+        """The best of the candidates, without what another process superseded or deleted."""
         for look in range(_LOOKS):
-            chosen = choose(candidates)
-            looked_at = {candidate.record.id: candidate.record for _, candidate in chosen}
+            hits = choose(candidates)
+            looked_at = {hit.record.id: hit.record for hit in hits}
             if look == _LOOKS - 1:  # much was changed, so all are looked at
-                looked_at = {candidate.record.id: candidate.record for candidate in candidates}
+                looked_at = {record.id: record for record in candidates.records}
             fresh = {record.id: record for record in await self._holdings.find(list(looked_at), shelves)}
             changed = {id: fresh.get(id) for id, record in looked_at.items() if fresh.get(id) != record}
             if not changed:
-                return chosen
+                return hits
             await in_thread(partial(catalogue.correct, changed))
-            current = [(candidate, changed.get(candidate.record.id, candidate.record)) for candidate in candidates]
-            candidates = [
-                candidate._replace(record=record)
-                for candidate, record in current
-                if record is not None and believed.matches(record)
-            ]
+            current = [changed.get(record.id, record) for record in candidates.records]
+            candidates = candidates.revised(
+                [record if record is not None and believed.matches(record) else None for record in current]
+            )
         return choose(candidates)

@@ -1,11 +1,14 @@
 import random
 import time
+from collections.abc import Iterable, Sequence
+from functools import partial
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_persistent_memory._lexical import KeywordIndex
+from autogen_persistent_memory._lexical import KeywordIndex, KeywordMatches
 from autogen_persistent_memory._words import terms
 
 TERMS = [
@@ -34,16 +37,26 @@ def an_index(*texts: str, session: str | None = None) -> KeywordIndex:
     return index
 
 
+def weighed(
+    index: KeywordIndex, ids: Iterable[str], query: str | KeywordMatches = "", worth: Sequence[float] | None = None
+) -> list[list[float]]:
+    """Of each memory how well it matches, its session, how near its neighbours are, and how many particulars it tells."""
+    matches = index.search(query) if isinstance(query, str) else query
+    ids = list(ids)
+    cosines = np.array([*(worth or [0.0] * len(ids)), 0.0])  # and one that is as far away as can be
+    return index.weigh([*ids, "farthest"], cosines, matches)[:, :-1].tolist()
+
+
 def best(index: KeywordIndex, query: str, count: int = 10) -> list[str]:
     matches = index.search(query)
     found = matches.best(count, "profile", 0.0)
-    return sorted(found, key=lambda id: -matches.of([id])[0][0])
+    return sorted(found, key=lambda id: -weighed(index, [id], matches)[0][0])
 
 
 def test_the_memory_that_holds_more_of_the_words_is_better() -> None:
     index = an_index("green tea from Japan", "green apples", "black coffee")
     assert best(index, "Who likes green tea?") == ["0", "1"]
-    (holds_both, holds_none, unknown), of_sessions = index.search("green tea").of(["0", "2", "unknown"])
+    (holds_both, holds_none, unknown), of_sessions, *_ = weighed(index, ["0", "2", "unknown"], "green tea")
     assert holds_both == pytest.approx(0.9, abs=0.15)
     assert holds_none == unknown == 0
     assert of_sessions == [0, 0, 0]
@@ -51,14 +64,13 @@ def test_the_memory_that_holds_more_of_the_words_is_better() -> None:
 
 def test_half_of_the_words_is_worth_much_less_than_half() -> None:
     index = an_index("green tea", "green apples", "red apples", "blue sky")
-    (all_words, half), _ = index.search("green tea").of(["0", "1"])
+    (all_words, half), *_ = weighed(index, ["0", "1"], "green tea")
     assert half < 0.3 * all_words
 
 
 def test_an_answer_inherits_the_words_of_its_question() -> None:
     index = an_index("Where did you go hiking?", "To the Dolomites!", "Nice", "Anything else", session="s")
-    matches = index.search("hiking")
-    (question, answer, after, later), of_sessions = matches.of(["0", "1", "2", "3"])
+    (question, answer, after, later), of_sessions, *_ = weighed(index, ["0", "1", "2", "3"], "hiking")
     assert question > answer > after > later == 0
     assert of_sessions[3] > 0  # its session holds the word
 
@@ -67,10 +79,10 @@ def test_neighbours_follow_the_order_also_when_told_late_or_removed() -> None:
     index = KeywordIndex()
     for id, order in (("a", 1), ("c", 3), ("b", 2)):
         index.put(id, id, shelf="profile", session="s", order=order)
-    worth = {"a": 0.5, "b": 0.25, "c": 0.125, "elsewhere": 1.0}
-    assert index.beside(worth) == [0.25, 0.625, 0.25, 0]
+    asked = partial(weighed, index, ["a", "b", "c", "elsewhere"], worth=[0.5, 0.25, 0.125, 1.0])
+    assert asked()[2] == [0.25, 0.625, 0.25, 0]
     index.remove("b")
-    assert index.beside(worth) == [0.125, 0, 0.5, 0]
+    assert asked()[2] == [0.125, 0, 0.5, 0]
 
 
 def test_a_question_is_put_as_those_it_names_would_say_it() -> None:
@@ -98,9 +110,10 @@ def test_particulars_are_times_and_names_that_are_not_the_speakers() -> None:
     }
     for id, text in said.items():
         index.put(id, text, shelf="session", date="3 May 2024", speaker="Ann")
-    assert index.particulars([*said, "unknown"]) == [0, 1, 1, 2, 1, 0]
+    assert weighed(index, [*said, "unknown"])[3] == [0, 1, 1, 2, 1, 0]
+    assert weighed(index, [*said, "unknown"])[3] == [0, 1, 1, 2, 1, 0]  # as it was counted before
     index.put("his", "me too", shelf="session", speaker="Bob")
-    assert index.particulars(["speaker"]) == [0]
+    assert weighed(index, ["speaker"])[3] == [0]
 
 
 def test_only_the_shelves_asked_for_are_searched() -> None:
@@ -117,7 +130,7 @@ def test_what_a_search_found_stays_valid_while_the_index_changes() -> None:
     index.put("new", "green tea", shelf="profile")
     index.put("1", "green pears", shelf="profile")
     index.remove("0")
-    assert matches.of(["new"]) == ([0], [0])
+    assert weighed(index, ["new"], matches)[:2] == [[0], [0]]
     assert matches.best(10, "profile", 0.0) == []
 
 
@@ -145,10 +158,9 @@ def test_an_index_that_grew_and_shrank_is_like_one_built_at_once(
     asked = " ".join(query)
     assert len(grown) == len(built) == len(left)
     ids = list(left)
-    for here, there in zip(grown.search(asked).of(ids), built.search(asked).of(ids), strict=True):
+    worth = [1 + int(id) / 8 for id in ids]
+    for here, there in zip(weighed(grown, ids, asked, worth), weighed(built, ids, asked, worth), strict=True):
         assert here == pytest.approx(there, abs=1e-5)
-    worth = {id: 1 + int(id) / 8 for id in ids}
-    assert grown.beside(worth) == built.beside(worth)
 
 
 def test_a_search_among_many_takes_milliseconds() -> None:
@@ -169,8 +181,8 @@ def test_what_has_no_neighbours_or_session_gives_nothing_to_the_memory_added_las
     index.put("first", "the cello again", shelf="profile", session="s", order=1)
     index.put("second", "bread", shelf="profile", session="s", order=2)
     index.put("last", "rain", shelf="profile")
-    found = index.search("cello").of(["alone", "first", "second", "last"])
-    alone, first, second, last = zip(*found, strict=True)
+    found = weighed(index, ["alone", "first", "second", "last"], "cello")
+    alone, first, second, last = zip(*found[:2], strict=True)
     assert last == (0, 0)
     assert alone[0] > 0
     assert alone[1] == 0

@@ -1,14 +1,21 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autogen_persistent_memory import MemoryHit, MemoryRecord, RecallPolicy
-from autogen_persistent_memory._ranking import Candidate, contenders, frequency, rank, recency
+from autogen_persistent_memory._ranking import PARTS, Candidates, frequency, rank, recency, relevance
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
+
+
+class Candidate(NamedTuple):
+    record: MemoryRecord
+    parts: tuple[float, ...]
 
 
 def candidate(content: str, similarity: float, *, days: float = 0, **fields: object) -> Candidate:
@@ -21,14 +28,15 @@ def candidate(content: str, similarity: float, *, days: float = 0, **fields: obj
         updated_at=written,
         **fields,  # type: ignore[arg-type]
     )
-    return Candidate(record, similarity)
+    return Candidate(record, (max(0.0, similarity), *[0.0] * 6))
 
 
 def ranked(
-    candidates: Sequence[Candidate], limit: int, policy: RecallPolicy = RecallPolicy(), **options: bool
+    candidates: Sequence[Candidate], limit: int, policy: RecallPolicy = RecallPolicy(), **options: Any
 ) -> list[MemoryHit]:
-    chosen = contenders(candidates, policy=policy, limit=limit, **options)
-    return rank(chosen, now=NOW, policy=policy, limit=limit)
+    parts = np.array([candidate.parts for candidate in candidates]).reshape(-1, len(PARTS)).T
+    columns = Candidates([candidate.record for candidate in candidates], parts)
+    return rank(columns, now=NOW, policy=policy, limit=limit, **options)
 
 
 def order(*candidates: Candidate, limit: int = 5, **options: bool) -> list[str]:
@@ -107,7 +115,7 @@ def test_scores_are_shares_and_the_list_is_sorted_and_short(rows: list[tuple[flo
 
 
 def test_every_part_counts_and_is_shown() -> None:
-    full = Candidate(candidate("Do I?", 0.2).record, 0.1, 0.5, 0.4, 0.3, 2, is_by_named_speaker=True, asks=True)
+    full = Candidate(candidate("Do I?", 0.2).record, (0.1, 0.5, 0.4, 0.3, 2, 1, 1))
     (hit,) = ranked([full], 1)
     parts = (hit.cosine, hit.keywords, hit.session, hit.neighbours, hit.particulars, hit.speaker, hit.question)
     assert parts == pytest.approx((0.1, 0.6 * 0.5, 0.18 * 0.4, 0.25 * 0.3, 0.04 * 2, 0.2, -0.09))
@@ -128,6 +136,25 @@ def test_those_passed_over_make_room_and_only_those_that_would_get_in_are_asked_
         asked.append(record.content)
         return record.content == "0"
 
-    chosen = contenders(candidates, policy=RecallPolicy(), limit=2, unless=is_first)
-    assert [one.record.content for _, one in chosen] == ["1", "2"]
+    hits = ranked(candidates, 2, unless=is_first)
+    assert [hit.record.content for hit in hits] == ["1", "2"]
     assert asked == ["0", "1", "2"]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 100), st.integers(0, 30), st.booleans()), max_size=40),
+    st.integers(1, 10),
+)
+def test_those_get_in_that_a_plain_comparison_of_all_would_let_in(
+    rows: list[tuple[float, float, int, bool]], limit: int
+) -> None:
+    candidates = [
+        candidate(str(number), similarity, days=days, uses=uses)
+        for number, (similarity, days, uses, _) in enumerate(rows)
+    ]
+    passed_over = {str(number) for number, (*_, is_passed_over) in enumerate(rows) if is_passed_over}
+    everybody = [hit for hit in ranked(candidates, len(rows) + 1) if hit.record.content not in passed_over]
+    expected = sorted(map(relevance, everybody), reverse=True)[:limit]
+    hits = ranked(candidates, limit, unless=lambda record: record.content in passed_over)
+    assert sorted(map(relevance, hits), reverse=True) == pytest.approx(expected)
+    assert passed_over.isdisjoint(hit.record.content for hit in hits)
