@@ -23,6 +23,7 @@ from ._embeddings import Embedding, Vectors
 from ._errors import PersistentMemoryError
 from ._holdings import Holdings
 from ._idle import Awake
+from ._lull import Lull
 from ._progress import Progress, progress_of
 from ._records import FACTS, MESSAGES, Clock, Draft, MemoryHit, MemoryRecord, Query, Selection, SessionInfo, listed
 from ._resolution import newest_of_each_key, resolve, successions
@@ -36,7 +37,6 @@ logger = logging.getLogger("autogen_persistent_memory")
 T = TypeVar("T")
 _BATCH = 64
 _SAME_AMONG = 20
-_HOUSEKEEPING_DELAY = 1.0
 _MOST_AWAKE = 100
 """So many namespaces a process keeps in mind; the others are read again when they are used again."""
 _TICK = timedelta(microseconds=1)
@@ -68,7 +68,7 @@ class Engine:
         self.clock = clock
         self._holdings: Holdings | None = None
         self._used: Counter[str] = Counter()
-        self._timer_of: asyncio.AbstractEventLoop | None = None
+        self._lull = Lull(self._keep_house)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._swept_at: datetime | None = None
         self.prepared = False
@@ -90,7 +90,7 @@ class Engine:
 
         Nothing is closed: whoever is at work with it goes on, and shares locks and numbers with whoever comes next.
         """
-        if self._used or self._tasks or self._timer_of is not None:
+        if self._used or self._tasks or self._lull.is_awaited:
             return False
         self._holdings = None
         self.prepared = False
@@ -110,6 +110,7 @@ class Engine:
         await self._write_usage()
         await self._finish_chores()
         await self.sweep()
+        self._lull.call_off()
         await self.holdings.settle()
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop), return_exceptions=True)
@@ -507,14 +508,11 @@ class Engine:
             (await self.holdings.catalogue()).start_over()
 
     def _keep_house_soon(self) -> None:
-        """Write counters and sweep a moment after the turn, when the agent waits for its model."""
-        loop = asyncio.get_running_loop()
-        if self._timer_of is not loop and (self._used or self._is_time_to_sweep()):
-            self._timer_of = loop
-            loop.call_later(_HOUSEKEEPING_DELAY, self._keep_house)
+        """Write counters and sweep a moment after the turn, when agents wait for their models."""
+        if self._used or self._is_time_to_sweep():
+            self._lull.ask()
 
     def _keep_house(self) -> None:
-        self._timer_of = None
         if self._holdings is not None:
             task = asyncio.get_running_loop().create_task(self._housekeeping())
             self._tasks.add(task)

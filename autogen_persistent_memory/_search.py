@@ -18,9 +18,13 @@ from ._records import MemoryHit, MemoryRecord, Query, Selection, with_own_metada
 from ._resolution import newest_of_each_key
 from ._store import Near, ShelfName
 from ._threads import in_thread
+from ._turnstile import one_at_a_time
 
 _BY_WORDS = 50
 _LOOKS = 3
+_HEAD_START = 0.002
+_FEW = 20_000
+"""Of so many memories the words are searched in a millisecond or two, and not worth handing over to a thread."""
 _LONGEST = 8_000
 """Characters of a query that count; an embedding reads far fewer."""
 
@@ -58,10 +62,15 @@ class Search:
         catalogue = await self._holdings.catalogue_in_step(patience=PATIENCE if self._only_relevant else None)
         shelves = [name for name in shelves if catalogue.saw(name) or not (is_exclusive and catalogue.is_built)]
         embedding = asyncio.ensure_future(self._embedding.embed_query(catalogue.as_said(self._query)))
-        for _ in range(2):  # so that the model is at work, without the interpreter's lock, before the words want that
-            await asyncio.sleep(0)
-        words = in_thread(lambda: self._search_words(catalogue, shelves))
-        vector, (matches, by_words) = await asyncio.gather(embedding, words)
+        # By then a local model is at work without the interpreter's lock, which searching for words needs.
+        await asyncio.wait({embedding}, timeout=_HEAD_START)
+        if len(catalogue) <= _FEW:
+            await one_at_a_time()
+            matches, by_words = self._search_words(catalogue, shelves)
+        else:
+            matches, by_words = await in_thread(lambda: self._search_words(catalogue, shelves))
+        vector = await embedding
+        await one_at_a_time()
         found = await asyncio.gather(
             *(self._candidates(catalogue, name, vector, by_words[name], believed) for name in shelves)
         )

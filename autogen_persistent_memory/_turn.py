@@ -21,6 +21,7 @@ from ._question import question
 from ._recap import Recap
 from ._records import MemoryHit, MemoryRecord, Query, Selection
 from ._store import ShelfName
+from ._turnstile import one_at_a_time
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -87,6 +88,7 @@ class Turn:
             self._listener.glimpse(context)
         try:
             messages = list(await within(policy.deadline, context.get_messages()))
+            await one_at_a_time()
             query = question(messages, policy)
             if query is not None or self._listener is not None:
                 await self._prepare()

@@ -184,7 +184,7 @@ async def test_each_kind_has_its_lifetime(kind: str, days: int | None, clock: Ha
 async def test_expired_memories_are_swept_without_being_asked(
     clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autogen_persistent_memory._engine._HOUSEKEEPING_DELAY", 0)
+    monkeypatch.setattr("autogen_persistent_memory._lull._QUIET_SECONDS", 0)
     policy = RecallPolicy(sweep_interval=timedelta(minutes=10))
     memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words(), policy=policy)
     await memory.remember("Likes tea", ttl=timedelta(minutes=1))

@@ -93,8 +93,6 @@ async def test_namespaces_that_are_not_used_are_let_go_and_come_back_by_themselv
         await memory.remember(f"The locker is {number}")
         await memory.recall("Which locker?", reinforce=True)
         await memory.flush()
-        if memory._engine._timer_of is not None:
-            memory._engine._timer_of = None  # as a moment later
     awake = [memory for memory in memories if memory._engine._holdings is not None]
     assert _MOST_AWAKE / 2 < len(awake) <= _MOST_AWAKE + 1  # others may be awake as well
     assert awake == memories[-len(awake) :]
@@ -111,6 +109,5 @@ async def test_a_memory_that_still_has_something_to_write_is_not_let_go(tmp_path
         await memory.recall("tea", reinforce=True)
         assert not memory._engine.rest()
         await memory.flush()
-        memory._engine._timer_of = None
         assert memory._engine.rest()
         assert (await memory.recall("tea")).hits[0].record.uses == 1
