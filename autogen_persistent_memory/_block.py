@@ -196,7 +196,10 @@ def neutral(text: str) -> str:
 
 def break_words(text: str, words: Sequence[str]) -> str:
     """The text with a word joiner inside each of these words, so that a search for them fails."""
-    return _middles(tuple(words)).sub(WORD_JOINER, text) if words else text
+    folded = text.casefold()
+    if not any(word.casefold() in folded for word in words):
+        return text
+    return _middles(tuple(words)).sub(WORD_JOINER, text)
 
 
 @lru_cache

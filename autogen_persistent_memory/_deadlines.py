@@ -44,11 +44,13 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """
     task = asyncio.ensure_future(work)
     try:
-        done, _ = await asyncio.wait({task}, timeout=seconds)
+        await asyncio.sleep(0)  # by then work that need not wait is done
+        if not task.done():
+            await asyncio.wait({task}, timeout=seconds)
     except asyncio.CancelledError:
         _abandon(task)
         raise
-    if not done:
+    if not task.done():
         _abandon(task)
         raise asyncio.TimeoutError
     if task.cancelled():

@@ -137,8 +137,8 @@ class Search:
             "keywords": keywords,
             "session": session,
             "neighbours": neighbours,
-            "particulars": particulars * [record.kind == "interaction" for record in records],
-            "speaker": [record.source in named for record in records],
+            "particulars": np.where([record.kind == "interaction" for record in records], particulars, 0),
+            "speaker": [record.source in named for record in records] if named else np.zeros(len(records)),
             "question": [record.content.rstrip().endswith("?") for record in records],
         }
         return Candidates(records, np.array([parts[part] for part in PARTS], dtype=np.float64))

@@ -26,8 +26,8 @@ from ._turnstile import one_at_a_time
 logger = logging.getLogger("autogen_persistent_memory")
 
 _NOTHING = Block("", ())
-_SPARE = 20
-"""So many hits more than a block holds are looked at, for those that repeat others or are too long for its budget."""
+_SPARE = 5
+"""Twice as many hits as a block holds are looked at, and so many more, for those that repeat others or are too long for it."""
 
 
 class Listener(Protocol):
@@ -119,7 +119,7 @@ class Turn:
         hits = await self._engine.recall(
             query,
             self._shelves,
-            limit=policy.limit + _SPARE,
+            limit=2 * policy.limit + _SPARE,
             selection=self._selection,
             only_relevant=True,
             unless=lambda record: (
