@@ -6,10 +6,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from contextlib import aclosing
+from datetime import date
+from functools import lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ._ahead import one_ahead
 from ._embeddings import Vector, Vectors
 from ._lexical import KeywordIndex, KeywordMatches
 from ._locks import ReadWriteLock
@@ -81,9 +84,10 @@ class Catalogue:
         await self._read(name, shelf, [id for id in there if id not in known])
 
     async def _read(self, name: ShelfName, shelf: Shelf, ids: Sequence[str]) -> None:
-        for start in range(0, len(ids), _PAGE):
-            records = await shelf.get(ids[start : start + _PAGE])
-            await in_thread(partial(self.put, name, records))
+        pages = (ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE))
+        async with aclosing(one_ahead(shelf.get, pages)) as read:
+            async for records in read:
+                await in_thread(partial(self.put, name, records))
 
     def saw(self, shelf: ShelfName) -> bool:
         """Whether anything was seen on a shelf."""
@@ -243,11 +247,16 @@ def _index(index: KeywordIndex, shelf: ShelfName, record: MemoryRecord) -> None:
         record.id,
         record.content,
         shelf=shelf,
-        date=f"{record.created_at:%d %B %Y}",
+        date=_in_words(record.created_at.date()),
         speaker=record.source,
         session=record.session,
         order=(record.created_at, record.sequence or 0),
     )
+
+
+@lru_cache(maxsize=1024)
+def _in_words(day: date) -> str:
+    return f"{day:%d %B %Y}"
 
 
 def _indexed(record: MemoryRecord) -> tuple[object, ...]:

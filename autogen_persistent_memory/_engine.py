@@ -303,6 +303,8 @@ class Engine:
 
         If asked, only those relevant enough to be injected. Those that `unless` accepts are passed over.
         """
+        if not self.prepared:
+            await self.prepare()
         now = at or self.clock()
         believed = selection._replace(current_at=None if at else now, believed_at=at, telling=True)
         question = Query(query) if isinstance(query, str) else query

@@ -27,6 +27,7 @@ _K1, _B = 0.9, 0.4
 _PREVIOUS, _BEFORE_THAT, _NEXT, _ANSWERED = 0.3, 0.2, 0.2, 0.35
 _HIGHEST = 1.0
 _MUCH_WASTE = 1_000
+_FIRST_ROOM = 4
 _NOTHING = 1e-4
 _SHARPNESS = 2.5
 """A memory that holds half of the question's words is worth much less than half of one that holds them all."""
@@ -98,7 +99,10 @@ class KeywordIndex:
         self._previous.append(-1)
         self._following.append(-1)
         for term, count in counts.items():
-            self._postings.setdefault(term, _Posting()).add(slot, count)
+            posting = self._postings.get(term)
+            if posting is None:
+                posting = self._postings[term] = _Posting()
+            posting.add(slot, count)
         self._orders.append(order)
         self._session_of.append(-1 if session is None else self._join(session, order, slot))
 
@@ -300,55 +304,59 @@ class _Column:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._room: Any = None
+        self._room: Any = ()
         self._size = 0
 
     def append(self, value: float) -> None:
-        import numpy as np
-
-        if self._room is None:
-            self._room = np.zeros(8, dtype=self._kind)
-        elif self._size == len(self._room):
-            self._room = np.concatenate([self._room, np.zeros_like(self._room)])
+        if self._size == len(self._room):
+            self._room = _larger(self._room, self._kind)
         self._room[self._size] = value
         self._size += 1
 
     @property
     def view(self) -> Any:
         """The values, to read and to change."""
-        import numpy as np
-
-        return np.zeros(0, dtype=self._kind) if self._room is None else self._room[: self._size]
+        if not len(self._room):
+            self._room = _larger((), self._kind)
+        return self._room[: self._size]
 
 
 class _Posting:
     """In which memories a term stands, and how often."""
 
+    __slots__ = ("_counts", "_slots", "size")
+
     def __init__(self) -> None:
-        self._slots, self._counts = _Column("i4"), _Column("f4")
+        self._slots, self._counts = _larger((), "i4"), _larger((), "f4")
         self.size = 0
 
     @property
     def slots(self) -> Any:
-        return self._slots.view[: self.size]
+        return self._slots[: self.size]
 
     @property
     def counts(self) -> Any:
-        return self._counts.view[: self.size]
+        return self._counts[: self.size]
 
     def add(self, slot: int, count: int) -> None:
-        if self.size < len(self._slots.view):
-            self._slots.view[self.size], self._counts.view[self.size] = slot, count
-        else:
-            self._slots.append(slot)
-            self._counts.append(count)
+        if self.size == len(self._slots):
+            self._slots, self._counts = _larger(self._slots, "i4"), _larger(self._counts, "f4")
+        self._slots[self.size], self._counts[self.size] = slot, count
         self.size += 1
 
     def remove(self, slot: int) -> None:
         (position,) = (self.slots == slot).nonzero()[0]
         self.size -= 1
-        slots, counts = self._slots.view, self._counts.view
-        slots[position], counts[position] = slots[self.size], counts[self.size]
+        self._slots[position], self._counts[position] = self._slots[self.size], self._counts[self.size]
+
+
+def _larger(room: Any, kind: str) -> Any:
+    """An array with the same values and as much room again."""
+    import numpy as np
+
+    larger = np.zeros(max(_FIRST_ROOM, 2 * len(room)), dtype=kind)
+    larger[: len(room)] = room
+    return larger
 
 
 def _rarity(frequency: int, count: int) -> float:

@@ -89,7 +89,7 @@ def names_within(text: str) -> set[str]:
 
 def says_when(text: str) -> bool:
     """Whether the text holds an English word for a day, a month or a time, or a year."""
-    return any(word in _TIMES or _YEAR.fullmatch(word) for word in _WORD.findall(text.casefold()))
+    return any(word in _TIMES or (len(word) == 4 and _YEAR.fullmatch(word)) for word in _WORD.findall(text.casefold()))
 
 
 def has_terms(text: str) -> bool:
