@@ -41,15 +41,19 @@ SEAMS = {
     "what to ask": [(f"{PACKAGE}._turn", "question")],
     "embed": [(f"{PACKAGE}._minilm", "MiniLM.embed")],
     "keyword": [(f"{PACKAGE}._search", "Search._search_words")],
-    "vector query": [("chromadb.api.models.Collection", "Collection.query")],
-    "rank": [(f"{PACKAGE}._search", name) for name in ("Search._weigh", "contenders", "rank")],
+    "vector query": [
+        (f"{PACKAGE}._catalogue", "Catalogue.nearest"),
+        ("chromadb.api.models.Collection", "Collection.query"),
+    ],
+    "rank": [(f"{PACKAGE}._search", name) for name in ("Search._weigh", "rank")],
     "block": [(f"{PACKAGE}._turn", "render")],
     "context update": [(f"{PACKAGE}._turn", "place_block")],
 }
 ABOUT = (
     "An agent's turns with ours, capture off. A stage is timed by a clock put around what does it; two that run at once are "
     "both counted, so stages can add up to more than the turn. The rest is what no stage covers: handing over between "
-    "threads, choosing candidates, counting what is used. Raw queries go to one collection with all memories, and to ours."
+    "threads, choosing candidates, counting what is used. Vectors are searched in RAM; raw queries go to one collection with "
+    "all memories, and to ours."
 )
 
 
