@@ -168,10 +168,12 @@ class Catalogue:
             return self._current[shelf] > 0
         return len(index) < self._current[shelf] and index.has_room_for(self._current[shelf])
 
-    def without_vector(self, shelf: ShelfName, most: int) -> list[str]:
-        """The ids of some records on a shelf whose vectors are not here."""
+    def without_vector(self, shelf: ShelfName, embedding_id: str, most: int) -> list[str]:
+        """The ids of some records on a shelf whose vectors, made by that embedding, are not here."""
         with self._lock.reading():
-            index = self._vectors.get(shelf, ())
+            index = self._vectors.get(shelf)
+            if index is None or index.embedding_id != embedding_id:
+                index = VectorIndex(embedding_id)
             there = (id for id in self._records if self._shelf_of[id] == shelf)
             return list(islice((id for id in there if id not in index), most))
 

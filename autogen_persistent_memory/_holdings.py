@@ -14,7 +14,7 @@ from ._catalogue import Catalogue
 from ._embeddings import Vectors
 from ._errors import PersistentMemoryError
 from ._records import MemoryRecord, Selection, in_order
-from ._store import SHELVES, Connection, Embed, Near, Shelf, ShelfName, Values
+from ._store import ANY_EMBEDDING, SHELVES, Connection, Embed, Near, Shelf, ShelfName, Values
 from ._threads import in_thread
 
 logger = logging.getLogger("autogen_persistent_memory")
@@ -230,6 +230,8 @@ class Holdings:
             await asyncio.wait({self._mending}, timeout=_MENDING_PATIENCE)
 
     def _gather_soon(self, catalogue: Catalogue) -> None:
+        if self._embedding_id == ANY_EMBEDDING:
+            return
         loop = asyncio.get_running_loop()
         is_at_it = self._gathering is not None and self._gathering.get_loop() is loop and not self._gathering.done()
         if not is_at_it and any(catalogue.lacks_vectors(name, self._embedding_id) for name in SHELVES):
@@ -243,10 +245,11 @@ class Holdings:
                 are_there = True
                 while are_there and catalogue.lacks_vectors(name, self._embedding_id):
                     async with self.lock():
-                        ids = await in_thread(partial(catalogue.without_vector, name, _VECTORS_AT_ONCE))
+                        without = partial(catalogue.without_vector, name, self._embedding_id, _VECTORS_AT_ONCE)
+                        ids = await in_thread(without)
                         vectors = await shelf.vectors(ids)
                         await in_thread(partial(catalogue.place, name, self._embedding_id, vectors))
-                        are_there = len(vectors) == len(ids)
+                        are_there = 0 < len(ids) == len(vectors)
         except PersistentMemoryError as error:
             logger.debug("The vectors of %r stay in its store: %s", self._namespace, error)
 
