@@ -5,28 +5,45 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import aclosing
 from datetime import date
 from functools import lru_cache, partial
-from itertools import islice
-from typing import TYPE_CHECKING
+from itertools import compress, islice
+from typing import NamedTuple
 
 from ._ahead import one_ahead
 from ._embeddings import Vector, Vectors
 from ._lexical import KeywordIndex, KeywordMatches
 from ._locks import ReadWriteLock
 from ._nearest import VectorIndex
+from ._ranking import PARTS, Candidates
 from ._records import FACTS, MemoryRecord, Selection, listed, with_own_metadata
 from ._store import Near, Shelf, ShelfName
 from ._threads import in_thread
 
-if TYPE_CHECKING:
-    from ._lexical import Floats
-
 _LOOK_EVERY = 1.5
 _CLOSE_LOOK = 10
 _PAGE = 500
+_SPEAKER, _QUESTION = PARTS.index("speaker"), PARTS.index("question")
+
+Found = tuple[Near, list[MemoryRecord]]
+"""Records that were found, and how near each is."""
+
+
+class Asked(NamedTuple):
+    """What a search asks for."""
+
+    query: str
+    shelves: Sequence[ShelfName]
+    meant: Selection
+    fetch: int
+    """How many that are near may answer, of each shelf."""
+    matches: KeywordMatches
+    by_words: Mapping[ShelfName, Sequence[int]]
+    """The slots of those that hold its words best."""
+    speakers: Set[str]
+    """Those whom it names."""
 
 
 class Catalogue:
@@ -43,7 +60,10 @@ class Catalogue:
         self._records: dict[str, MemoryRecord] = {}
         self._shelf_of: dict[str, ShelfName] = {}
         self._on_shelf: Counter[ShelfName] = Counter()
-        self._current: Counter[ShelfName] = Counter()
+        self._telling: Counter[ShelfName] = Counter()
+        self._in_slot: list[MemoryRecord | None] = []
+        self._doubtful: set[int] = set()
+        """Slots whose records expire some day, or are gone."""
         self._vectors: dict[ShelfName, VectorIndex] = {}
         self._looked_at = 0.0
         self._looks = 0
@@ -103,10 +123,20 @@ class Catalogue:
                     self._drop(shelf, record.id)
                     continue
                 known = self._records.get(record.id)
-                self._current[shelf] += known is None
-                self._records[record.id] = with_own_metadata(record)
-                if not record.is_trivial and (known is None or _indexed(known) != _indexed(record)):
-                    _index(self._index, shelf, record)
+                record = self._records[record.id] = with_own_metadata(record)
+                if not record.is_trivial:
+                    self._take_in(shelf, record, is_new=known is None or _indexed(known) != _indexed(record))
+
+    def _take_in(self, shelf: ShelfName, record: MemoryRecord, *, is_new: bool) -> None:
+        """Make a record that tells something known to the indexes, as far as it is new to them."""
+        self._telling[shelf] += record.id not in self._index.slots
+        if is_new:
+            _index(self._index, shelf, record)
+        slot = self._index.slots[record.id]
+        if slot == len(self._in_slot):
+            self._in_slot.append(record)
+        self._in_slot[slot] = record
+        (self._doubtful.discard if record.expires_at is None else self._doubtful.add)(slot)
 
     def correct(self, changed: Mapping[str, MemoryRecord | None]) -> None:
         """Take in how records that are here were found to be in truth; None for those that are gone."""
@@ -128,25 +158,33 @@ class Catalogue:
             self._reindex()
 
     def _drop(self, shelf: ShelfName, id: str) -> None:
-        self._current[shelf] -= self._records.pop(id, None) is not None
-        self._index.remove(id)
-        if shelf in self._vectors:
-            self._vectors[shelf].remove(id)
+        self._records.pop(id, None)
+        slot = self._index.slots.get(id)
+        if slot is not None:
+            self._telling[shelf] -= 1
+            self._doubtful.add(slot)
+            self._in_slot[slot] = None
+            self._index.remove(id)
+            if shelf in self._vectors:
+                self._vectors[shelf].remove(slot)
 
     def _reindex(self) -> None:
-        index = KeywordIndex()
         with self._lock.writing():
+            before, self._index = self._index, KeywordIndex()
+            self._telling, self._doubtful, self._in_slot = Counter(), set(), []
             for record in self._records.values():
                 if not record.is_trivial:
-                    _index(index, self._shelf_of[record.id], record)
-            self._index = index
+                    self._take_in(self._shelf_of[record.id], record, is_new=True)
+            slot_of = {slot: self._index.slots.get(id) for id, slot in before.slots.items()}
+            self._vectors = {name: vectors.renumbered(slot_of.get) for name, vectors in self._vectors.items()}
 
     def start_over(self) -> None:
         """Forget everything, until it is built anew."""
         with self._lock.writing():
             self._index = KeywordIndex()
             self._records, self._shelf_of, self._on_shelf = {}, {}, Counter()
-            self._current, self._vectors = Counter(), {}
+            self._telling, self._doubtful, self._in_slot = Counter(), set(), []
+            self._vectors = {}
             self.is_built = False
 
     def place(self, shelf: ShelfName, embedding_id: str, vectors: Mapping[str, Vector]) -> None:
@@ -156,17 +194,18 @@ class Catalogue:
                 index = self._vectors.get(shelf)
                 if index is None or index.embedding_id != embedding_id:
                     index = self._vectors[shelf] = VectorIndex(embedding_id)
-                if not index.has_room_for(self._current[shelf]):
+                slot = self._index.slots.get(id)
+                if not index.has_room_for(self._telling[shelf]):
                     index.clear()
-                elif id in self._records and self._shelf_of[id] == shelf:
-                    index.put(id, vector)
+                elif slot is not None and self._shelf_of[id] == shelf:
+                    index.put(slot, vector)
 
     def lacks_vectors(self, shelf: ShelfName, embedding_id: str) -> bool:
         """Whether there are records on a shelf whose vectors should be here and are not."""
         index = self._vectors.get(shelf)
         if index is None or index.embedding_id != embedding_id:
-            return self._current[shelf] > 0
-        return len(index) < self._current[shelf] and index.has_room_for(self._current[shelf])
+            return self._telling[shelf] > 0
+        return len(index) < self._telling[shelf] and index.has_room_for(self._telling[shelf])
 
     def without_vector(self, shelf: ShelfName, embedding_id: str, most: int) -> list[str]:
         """The ids of some records on a shelf whose vectors, made by that embedding, are not here."""
@@ -174,28 +213,105 @@ class Catalogue:
             index = self._vectors.get(shelf)
             if index is None or index.embedding_id != embedding_id:
                 index = VectorIndex(embedding_id)
-            there = (id for id in self._records if self._shelf_of[id] == shelf)
-            return list(islice((id for id in there if id not in index), most))
+            there = (id for id, slot in self._index.slots.items() if slot not in index)
+            return list(islice((id for id in there if self._shelf_of[id] == shelf), most))
 
     def can_search(self, shelf: ShelfName, embedding_id: str, dimensions: int) -> bool:
-        """Whether the vectors of all current records of a shelf are here, and can be compared to such ones."""
+        """Whether the vectors of all current records of a shelf that tell something are here, and can be compared to such ones."""
         index = self._vectors.get(shelf)
         return (
             index is not None
             and (index.embedding_id, index.dimensions) == (embedding_id, dimensions)
-            and len(index) == self._current[shelf]
+            and len(index) == self._telling[shelf]
         )
 
     def nearest(
         self, shelf: ShelfName, embedding_id: str, vectors: Vectors, meant: Selection, fetch: int
-    ) -> list[tuple[Near, list[MemoryRecord]]] | None:
+    ) -> list[Found] | None:
         """For each vector the nearest current records of a shelf that are meant, and how near each is; None if it cannot say."""
         with self._lock.reading():
             if not self.can_search(shelf, embedding_id, len(vectors[0])):
                 return None
-            records = self._records
-            nearest = self._vectors[shelf].nearest(vectors, fetch, lambda found: meant.matches(records[found]))
-            return [(near, [records[id] for id in near]) for near in nearest]
+            nearest = self._vectors[shelf].nearest(vectors, fetch, partial(self._are_meant, meant))
+            found: list[Found] = []
+            for slots, cosines in nearest:
+                records = self._in(slots)
+                ids = [record.id for record in records]
+                found.append((dict(zip(ids, cosines.tolist(), strict=True)), records))
+            return found
+
+    def candidates(
+        self, asked: Asked, vector: Vector, embedding_id: str, elsewhere: Mapping[ShelfName, Found]
+    ) -> Candidates | None:
+        """What may answer, near in meaning or with the words asked for, and everything that speaks for it.
+
+        A memory found by its words alone is at most as near as the farthest found by its vector, unless it says just what
+        is asked for: an approximate index misses one in some thousands.
+
+        Args:
+            asked: What is wanted.
+            vector: The same as a vector.
+            embedding_id: What made the vector.
+            elsewhere: What the store found on the shelves whose vectors are not all here.
+
+        Returns:
+            None if it cannot say, since what the words were searched in or the vectors were replaced since.
+        """
+        with self._lock.reading():
+            here = [shelf for shelf in asked.shelves if shelf not in elsewhere]
+            can_search = all(self.can_search(shelf, embedding_id, len(vector)) for shelf in here)
+            if not can_search or not asked.matches.are_of(self._index):
+                return None
+            known: dict[int, float] = {}
+            strangers: list[tuple[MemoryRecord, float]] = []
+            for shelf in asked.shelves:
+                if shelf in elsewhere:
+                    near, records = elsewhere[shelf]
+                    slots = self._index.slots
+                    nearest = {slots[id]: cosine for id, cosine in near.items() if id in slots}
+                    strangers += [(record, near[record.id]) for record in records if record.id not in slots]
+                    farthest = min(near.values(), default=0.0)
+                else:
+                    (found,) = self._vectors[shelf].nearest(
+                        [vector], asked.fetch, partial(self._are_meant, asked.meant)
+                    )
+                    nearest = dict(zip(found.slots.tolist(), found.cosines.tolist(), strict=True))
+                    farthest = min(nearest.values(), default=0.0)
+                by_words = [slot for slot in asked.by_words[shelf] if slot not in nearest]
+                by_words = list(compress(by_words, self._are_meant(asked.meant, by_words)))
+                for slot, record in zip(by_words, self._in(by_words), strict=True):
+                    nearest[slot] = 1.0 if record.content == asked.query else farthest
+                known |= nearest
+            return self._weighed(known, strangers, asked)
+
+    def _weighed(
+        self, known: Mapping[int, float], strangers: Sequence[tuple[MemoryRecord, float]], asked: Asked
+    ) -> Candidates:
+        import numpy as np
+
+        cosines = np.array([*known.values(), *(cosine for _, cosine in strangers)])
+        slots = np.fromiter(known, dtype=np.intp, count=len(known))
+        parts = np.zeros((len(PARTS), len(cosines)))
+        parts[0] = np.maximum(cosines, 0)
+        if known:
+            nearness = cosines[: len(known)] - cosines.min()
+            parts[1:, : len(known)] = self._index.weigh(slots, nearness, asked.matches, asked.speakers)
+        for column, (record, _) in enumerate(strangers, start=len(known)):
+            parts[_SPEAKER, column] = record.source in asked.speakers
+            parts[_QUESTION, column] = record.content.rstrip().endswith("?")
+        return Candidates([*self._in(known), *(record for record, _ in strangers)], parts)
+
+    def _are_meant(self, meant: Selection, slots: Sequence[int]) -> list[bool]:
+        """Which of the records in these slots are meant."""
+        if meant.is_all_that_is_current and self._doubtful.isdisjoint(slots):
+            return [True] * len(slots)
+        records = (self._in_slot[slot] for slot in slots)
+        return [record is not None and meant.matches(record) for record in records]
+
+    def _in(self, slots: Iterable[int]) -> list[MemoryRecord]:
+        """The records in these slots; without those that are gone."""
+        in_slot = self._in_slot
+        return [record for slot in slots if (record := in_slot[slot]) is not None]
 
     def record(self, id: str) -> MemoryRecord | None:
         """The current record of that id."""
@@ -218,30 +334,39 @@ class Catalogue:
         """Whether it is a message, and something that it told was superseded, ended or forgotten since."""
         return self.is_built and any(id not in self._records for id in listed(record, FACTS))
 
-    def search(self, query: str) -> KeywordMatches:
-        """How well each memory holds the words of a query."""
-        with self._lock.reading():
-            return self._index.search(query)
+    def ask(
+        self,
+        query: str,
+        lead: str | None,
+        shelves: Sequence[ShelfName],
+        meant: Selection,
+        *,
+        fetch: int,
+        by_words: int,
+        session_weight: float,
+    ) -> Asked:
+        """A question, with what holds its words.
 
-    def best(self, matches: KeywordMatches, count: int, shelf: ShelfName, session_weight: float) -> list[str]:
-        """The ids of the best matches on a shelf."""
+        Args:
+            query: The question.
+            lead: The part of it whose words count by themselves.
+            shelves: Where to look.
+            meant: What to look for.
+            fetch: How many that are near may answer, of each shelf.
+            by_words: How many that hold its words may answer, of each shelf.
+            session_weight: What the words of a memory's session are worth, compared to its own.
+        """
         with self._lock.reading():
-            return matches.best(count, shelf, session_weight)
+            matches = self._index.search(query)
+            if lead is not None:
+                matches = matches.or_better(self._index.search(lead))
+            best = {shelf: matches.best(by_words, shelf, session_weight) for shelf in shelves}
+            return Asked(query, shelves, meant, fetch, matches, best, self._index.speakers_named(query))
 
     def as_said(self, query: str) -> str:
         """The query as the speakers it names would put it."""
         with self._lock.reading():
             return self._index.as_said(query)
-
-    def speakers_named(self, query: str) -> set[str]:
-        """The known speakers whose names stand in the query."""
-        with self._lock.reading():
-            return self._index.speakers_named(query)
-
-    def weigh(self, ids: Iterable[str], cosines: Floats, matches: KeywordMatches) -> Floats:
-        """As `KeywordIndex.weigh`."""
-        with self._lock.reading():
-            return self._index.weigh(ids, cosines, matches)
 
 
 def _index(index: KeywordIndex, shelf: ShelfName, record: MemoryRecord) -> None:
@@ -249,6 +374,7 @@ def _index(index: KeywordIndex, shelf: ShelfName, record: MemoryRecord) -> None:
         record.id,
         record.content,
         shelf=shelf,
+        is_message=record.kind == "interaction",
         date=_in_words(record.created_at.date()),
         speaker=record.source,
         session=record.session,
@@ -262,4 +388,4 @@ def _in_words(day: date) -> str:
 
 
 def _indexed(record: MemoryRecord) -> tuple[object, ...]:
-    return record.content, record.source, record.session, record.created_at, record.sequence
+    return record.content, record.kind, record.source, record.session, record.created_at, record.sequence

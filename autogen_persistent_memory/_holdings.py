@@ -10,11 +10,11 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
-from ._catalogue import Catalogue
+from ._catalogue import Catalogue, Found
 from ._embeddings import Vectors
 from ._errors import PersistentMemoryError
 from ._records import MemoryRecord, Selection, in_order
-from ._store import ANY_EMBEDDING, SHELVES, Connection, Embed, Near, Shelf, ShelfName, Values
+from ._store import ANY_EMBEDDING, SHELVES, Connection, Embed, Shelf, ShelfName, Values
 from ._threads import in_thread
 
 logger = logging.getLogger("autogen_persistent_memory")
@@ -96,7 +96,7 @@ class Holdings:
         enough: int,
         certain: bool = False,
         thorough: bool = False,
-    ) -> list[tuple[Near, list[MemoryRecord]]]:
+    ) -> list[Found]:
         """For each vector the nearest records that are meant, and how near each is.
 
         Where this process has their vectors, the nearest `fetch` that are meant. Elsewhere the nearest `fetch` rows are
@@ -115,7 +115,7 @@ class Holdings:
         ids = list({id for near in nearest for id in near})
         known = await self.records(shelf, ids, certain=certain, superseded=believed.current_at is None)
         meant = {record.id: record for record in known if believed.matches(record)}
-        found: list[tuple[Near, list[MemoryRecord]]] = []
+        found: list[Found] = []
         for vector, near in zip(vectors, nearest, strict=True):
             among = {id: similarity for id, similarity in near.items() if id in meant}
             found.append((among, [meant[id] for id in among]))

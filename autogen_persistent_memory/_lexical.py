@@ -11,9 +11,10 @@ import math
 import re
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ._columns import Column, larger
 from ._words import STOP_WORDS, capitalised, has_terms, is_english, is_name, names_within, says_when, terms
 
 if TYPE_CHECKING:
@@ -21,20 +22,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.floating[Any]]
+    Slots = NDArray[np.integer[Any]]
 
 _K1, _B = 0.9, 0.4
 # What a memory's neighbours in its session add to its own score: a memory often answers or goes on from the one before.
 _PREVIOUS, _BEFORE_THAT, _NEXT, _ANSWERED = 0.3, 0.2, 0.2, 0.35
 _HIGHEST = 1.0
 _MUCH_WASTE = 1_000
-_FIRST_ROOM = 4
 _NOTHING = 1e-4
+WEIGHED = ("keywords", "session", "neighbours", "particulars", "speaker", "question")
+"""What the index knows that speaks for a memory."""
 _SHARPNESS = 2.5
 """A memory that holds half of the question's words is worth much less than half of one that holds them all."""
 
 
 class KeywordIndex:
-    """Finds memories by their words. Not safe for use by several threads at once."""
+    """Finds memories by their words, and knows what else speaks for them. Not safe for use by several threads at once.
+
+    A memory has a slot, which it keeps until it is removed; no other gets it.
+    """
 
     def __init__(self) -> None:
         self._slots: dict[str, int] = {}
@@ -43,9 +49,10 @@ class KeywordIndex:
         self._names: list[tuple[str, ...]] = []
         self._names_within: list[tuple[str, ...]] = []
         self._postings: dict[str, _Posting] = {}
-        self._lengths, self._previous, self._following = _Column("f4"), _Column("i4"), _Column("i4")
-        self._asks, self._session_of, self._shelf_of = _Column("f4"), _Column("i4"), _Column("i4")
-        self._says_when, self._particulars = _Column("i4"), _Column("i4")
+        self._lengths, self._previous, self._following = Column("f4"), Column("i4"), Column("i4")
+        self._asks, self._session_of, self._shelf_of = Column("f4"), Column("i4"), Column("i4")
+        self._says_when, self._is_message, self._particulars = Column("?"), Column("?"), Column("i4")
+        self._speaker_of = Column("i4")
         self._total_length = 0
         self._sessions: dict[str, int] = {}
         self._in_session: list[list[tuple[Any, int]]] = []
@@ -53,6 +60,7 @@ class KeywordIndex:
         self._shelves: dict[str, int] = {}
         self._capitalised: Counter[str] = Counter()
         self._speakers: Counter[str] = Counter()
+        self._speaker_numbers: dict[str | None, int] = {}
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -62,20 +70,38 @@ class KeywordIndex:
         """Whether more memories were removed than there are, so that a new index would be much smaller."""
         return len(self._ids) > 2 * len(self) + _MUCH_WASTE
 
+    @property
+    def slots(self) -> Mapping[str, int]:
+        """The slot of each memory, by its id."""
+        return self._slots
+
+    @property
+    def ids(self) -> Sequence[str | None]:
+        """The id of the memory in each slot; None where it was removed."""
+        return self._ids
+
     def put(
         self,
         id: str,
         text: str,
         *,
         shelf: str,
+        is_message: bool = False,
         date: str = "",
         speaker: str | None = None,
         session: str | None = None,
         order: Any = None,
     ) -> None:
         """Add a memory, or replace it. It is found by its date as well; within a session, `order` tells what follows what."""
-        self.remove(id)
-        slot = len(self._ids)
+        slot = self._slots.get(id)
+        if slot is None:
+            slot = self._slots[id] = len(self._ids)
+            self._ids.append(id)
+            for blank in (self._terms, self._names, self._names_within):
+                blank.append(())
+            self._orders.append(None)
+        else:
+            self._empty(slot)
         counts = Counter(terms(f"{speaker or ''} {date} {text}"))
         names = capitalised(f"{date} {text}")
         if speaker is not None:
@@ -83,34 +109,37 @@ class KeywordIndex:
             self._speakers[speaker] += 1
             if self._speakers[speaker] == 1:
                 self._recount_particulars(speaker)
-        self._slots[id] = slot
-        self._ids.append(id)
-        self._terms.append(tuple(counts))
-        self._names.append((speaker or "", *names))
-        self._names_within.append(tuple(names_within(text)))
-        self._says_when.append(says_when(text))
-        self._particulars.append(self._count_particulars(slot))
+        self._terms[slot] = tuple(counts)
+        self._names[slot] = (speaker or "", *names)
+        self._names_within[slot] = tuple(names_within(text))
+        self._speaker_of.put(slot, self._speaker_numbers.setdefault(speaker, len(self._speaker_numbers)))
+        self._says_when.put(slot, says_when(text))
+        self._is_message.put(slot, is_message)
+        self._particulars.put(slot, self._count_particulars(slot))
         self._capitalised.update(names)
         length = sum(counts.values())
         self._total_length += length
-        self._lengths.append(length)
-        self._asks.append(text.rstrip().endswith("?"))
-        self._shelf_of.append(self._shelves.setdefault(shelf, len(self._shelves)))
-        self._previous.append(-1)
-        self._following.append(-1)
+        self._lengths.put(slot, length)
+        self._asks.put(slot, text.rstrip().endswith("?"))
+        self._shelf_of.put(slot, self._shelves.setdefault(shelf, len(self._shelves)))
+        self._previous.put(slot, -1)
+        self._following.put(slot, -1)
         for term, count in counts.items():
             posting = self._postings.get(term)
             if posting is None:
                 posting = self._postings[term] = _Posting()
             posting.add(slot, count)
-        self._orders.append(order)
-        self._session_of.append(-1 if session is None else self._join(session, order, slot))
+        self._orders[slot] = order
+        self._session_of.put(slot, -1 if session is None else self._join(session, order, slot))
 
     def remove(self, id: str) -> None:
         """Take a memory out, if it is in."""
         slot = self._slots.pop(id, None)
-        if slot is None:
-            return
+        if slot is not None:
+            self._empty(slot)
+            self._ids[slot] = None
+
+    def _empty(self, slot: int) -> None:
         for term in self._terms[slot]:
             posting = self._postings[term]
             posting.remove(slot)
@@ -120,7 +149,7 @@ class KeywordIndex:
         self._capitalised.subtract(names)
         self._speakers[speaker] -= bool(speaker)
         self._total_length -= int(self._lengths.view[slot])
-        self._ids[slot], self._terms[slot], self._names[slot], self._names_within[slot] = None, (), ("",), ()
+        self._terms[slot], self._names[slot], self._names_within[slot] = (), (), ()
         session = int(self._session_of.view[slot])
         if session >= 0:
             chain = self._in_session[session]
@@ -148,29 +177,33 @@ class KeywordIndex:
         if after >= 0:
             self._previous.view[after] = before
 
-    def weigh(self, ids: Iterable[str], cosines: Floats, matches: KeywordMatches) -> Floats:
-        """What speaks for each of these memories, beside how near it is in meaning; a column each.
+    def weigh(self, slots: Slots, nearness: Floats, matches: KeywordMatches, named: Iterable[str] = ()) -> Floats:
+        """What speaks for the memories in these slots, beside how near they are in meaning: a column each, a row of `WEIGHED`.
 
-        Four rows: how well its words match, and those of its session; how near those right before and after it in its
-        session are, compared to the farthest; and how many particulars it tells: whether it says when, and whether it
-        names something. All 0 for a memory that is not in the index.
+        How well its words match, and those of its session; how near those of them are that stand right before and after it in
+        its session; how many particulars it tells, as a message: whether it says when, and whether it names something;
+        whether one of the named speakers says it; whether it asks.
         """
         import numpy as np
 
-        found = np.array([self._slots.get(id, -1) for id in ids], dtype=np.intp)
-        weighed: Floats = np.zeros((4, len(found)))
-        here = np.flatnonzero(found >= 0)
-        if not len(here):
-            return weighed
-        slots = found[here]
-        weighed[:2, here] = matches.of(slots)
-        nearness = dict(zip(slots.tolist(), (cosines[here] - cosines.min()).tolist(), strict=True))
-        for links in (self._previous, self._following):
-            weighed[2, here] += [nearness.get(slot, 0.0) for slot in links.view[slots].tolist()]
-        weighed[3, here] = self._particulars.view[slots]
+        near = dict(zip(slots.tolist(), nearness.tolist(), strict=True))
+        neighbours = [
+            near.get(before, 0.0) + near.get(after, 0.0)
+            for before, after in zip(self._previous.view[slots].tolist(), self._following.view[slots].tolist())
+        ]
+        numbers = [self._speaker_numbers[name] for name in named if name in self._speaker_numbers]
+        weighed: Floats = np.zeros((len(WEIGHED), len(slots)))
+        weighed[:2] = matches.of(slots)
+        weighed[2] = neighbours
+        weighed[3] = self._particulars.view[slots]
+        if numbers:
+            weighed[4] = np.isin(self._speaker_of.view[slots], numbers)
+        weighed[5] = self._asks.view[slots]
         return weighed
 
     def _count_particulars(self, slot: int) -> int:
+        if not self._is_message.view[slot]:
+            return 0
         names_something = any(self._speakers.get(name, 0) <= 0 for name in self._names_within[slot])
         return int(self._says_when.view[slot]) + names_something
 
@@ -211,9 +244,8 @@ class KeywordIndex:
         """How well each memory holds the words of a query."""
         import numpy as np
 
-        size = len(self._ids)
-        own: Floats = np.zeros(size, dtype=np.float32)
-        sessions: Floats = np.zeros(max(1, len(self._in_session)), dtype=np.float32)
+        own: Floats = np.zeros(len(self._ids) + 1, dtype=np.float32)  # one more, for -1: no such memory
+        sessions: Floats = np.zeros(len(self._in_session) + 1, dtype=np.float32)  # likewise
         reachable = reachable_by_session = 0.0
         average = self._total_length / max(1, len(self))
         for term in set(terms(query)):
@@ -224,35 +256,32 @@ class KeywordIndex:
                 reachable_by_session += _rarity(0, len(self._in_session))
                 continue
             slots, counts = posting.slots, posting.counts
-            relative = 1 - _B + _B * self._lengths.view[slots] / max(1.0, average)
-            own[slots] += weight * counts * (_K1 + 1) / (counts + _K1 * relative)
+            relative = self._lengths.view[slots] * (_K1 * _B / max(1.0, average)) + _K1 * (1 - _B)
+            own[slots] += counts * (weight * (_K1 + 1)) / (counts + relative)
             within = self._session_of.view[slots]
-            touched = np.flatnonzero(np.bincount(within[within >= 0]))
+            touched = np.bincount(within[within >= 0]).nonzero()[0]
             rarity = _rarity(len(touched), len(self._in_session))
             sessions[touched] += rarity
             reachable_by_session += rarity
-        own = np.minimum(own / max(reachable, 1e-9), 1)  # to hold a word twice does not make up for another
         sessions /= max(reachable_by_session, 1e-9)
-        keywords = self._with_neighbours(own)
-        sessions = np.append(sessions, np.float32(0))  # one more, for -1: no session
-        return KeywordMatches(self, keywords, sessions[self._session_of.view])
+        return KeywordMatches(self, self._with_neighbours(own, reachable), sessions)
 
-    def _with_neighbours(self, own: Floats) -> Floats:
-        """What each memory's own words and those around it in its session are worth."""
+    def _with_neighbours(self, own: Floats, reachable: float) -> Floats:
+        """What each memory's own words and those around it in its session are worth. Uses up what it is given."""
         import numpy as np
 
-        holders = np.flatnonzero(own != 0)
-        words = own[holders]
-        total: Floats = np.append(own, np.float32(0))  # one more, for -1: no such memory
+        holders = own.nonzero()[0]
+        words = np.minimum(own[holders] / max(reachable, 1e-9), 1)  # to hold a word twice does not make up for another
+        own[holders] = words
         following = self._following.view[holders]
         # A memory has one neighbour on either side, so none receives twice.
-        total[following] += (_PREVIOUS + _ANSWERED * self._asks.view[holders]) * words
-        total[np.where(following >= 0, self._following.view[following], -1)] += _BEFORE_THAT * words
-        total[self._previous.view[holders]] += _NEXT * words
-        total = total[:-1]
-        touched = np.flatnonzero(total != 0)
-        total[touched] = np.minimum(total[touched], _HIGHEST) ** _SHARPNESS
-        return total
+        own[following] += (_PREVIOUS + _ANSWERED * self._asks.view[holders]) * words
+        own[np.where(following >= 0, self._following.view[following], -1)] += _BEFORE_THAT * words
+        own[self._previous.view[holders]] += _NEXT * words
+        own[-1] = 0
+        touched = own.nonzero()[0]
+        own[touched] = np.minimum(own[touched], _HIGHEST) ** _SHARPNESS
+        return own[:-1]
 
 
 class KeywordMatches:
@@ -261,64 +290,50 @@ class KeywordMatches:
     Stays valid while the index goes on changing.
     """
 
-    def __init__(self, index: KeywordIndex, keywords: Floats, session: Floats) -> None:
+    def __init__(self, index: KeywordIndex, keywords: Floats, sessions: Floats) -> None:
         self._index = index
         self._keywords = keywords
-        self._session = session
+        self._sessions = sessions  # and 0 at the end, for those that have none
 
-    def of(self, slots: Any) -> Floats:
+    def are_of(self, index: KeywordIndex) -> bool:
+        """Whether it is that index that was searched."""
+        return self._index is index
+
+    def of(self, slots: Slots) -> tuple[Floats, Floats]:
         """Of the memories in these slots how well they match, and how well their sessions do; 0 for those written since."""
         import numpy as np
 
         known = slots < len(self._keywords)
-        found: Floats = np.zeros((2, len(slots)), dtype=np.float32)
-        found[:, known] = self._keywords[slots[known]], self._session[slots[known]]
-        return found
+        if not known.all():
+            keywords, sessions = np.zeros(len(slots)), np.zeros(len(slots))
+            if known.any():
+                keywords[known], sessions[known] = self.of(slots[known])
+            return keywords, sessions
+        session_of = self._index._session_of.view[slots]
+        return self._keywords[slots], self._sessions[np.minimum(session_of, len(self._sessions) - 1)]
 
     def or_better(self, other: KeywordMatches) -> KeywordMatches:
         """For each memory the better of two matches, of searches one right after the other."""
         import numpy as np
 
-        size = min(len(self._keywords), len(other._keywords))
         return KeywordMatches(
             self._index,
-            np.maximum(self._keywords[:size], other._keywords[:size]),
-            np.maximum(self._session[:size], other._session[:size]),
+            np.maximum(self._keywords, other._keywords),
+            np.maximum(self._sessions, other._sessions),
         )
 
-    def best(self, count: int, shelf: str, session_weight: float) -> list[str]:
-        """The ids of the best matches on a shelf."""
+    def best(self, count: int, shelf: str, session_weight: float) -> list[int]:
+        """The slots of the best matches on a shelf."""
         import numpy as np
 
         index = self._index
         slots = (self._keywords > _NOTHING).nonzero()[0]
         slots = slots[index._shelf_of.view[slots] == index._shelves.get(shelf, -1)]
-        score = self._keywords[slots] + session_weight * self._session[slots]
         if len(slots) > count:
-            slots = slots[np.argpartition(-score, count - 1)[:count]]
-        return [id for slot in slots.tolist() if (id := index._ids[slot]) is not None]
-
-
-class _Column:
-    """A numpy array with room to grow."""
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-        self._room: Any = ()
-        self._size = 0
-
-    def append(self, value: float) -> None:
-        if self._size == len(self._room):
-            self._room = _larger(self._room, self._kind)
-        self._room[self._size] = value
-        self._size += 1
-
-    @property
-    def view(self) -> Any:
-        """The values, to read and to change."""
-        if not len(self._room):
-            self._room = _larger((), self._kind)
-        return self._room[: self._size]
+            keywords, sessions = self.of(slots)
+            slots = slots[np.argpartition(-(keywords + session_weight * sessions), count - 1)[:count]]
+        found: list[int] = slots.tolist()
+        return found
 
 
 class _Posting:
@@ -327,7 +342,7 @@ class _Posting:
     __slots__ = ("_counts", "_slots", "size")
 
     def __init__(self) -> None:
-        self._slots, self._counts = _larger((), "i4"), _larger((), "f4")
+        self._slots, self._counts = larger(None, "i4"), larger(None, "f4")
         self.size = 0
 
     @property
@@ -340,7 +355,7 @@ class _Posting:
 
     def add(self, slot: int, count: int) -> None:
         if self.size == len(self._slots):
-            self._slots, self._counts = _larger(self._slots, "i4"), _larger(self._counts, "f4")
+            self._slots, self._counts = larger(self._slots, "i4"), larger(self._counts, "f4")
         self._slots[self.size], self._counts[self.size] = slot, count
         self.size += 1
 
@@ -348,15 +363,6 @@ class _Posting:
         (position,) = (self.slots == slot).nonzero()[0]
         self.size -= 1
         self._slots[position], self._counts[position] = self._slots[self.size], self._counts[self.size]
-
-
-def _larger(room: Any, kind: str) -> Any:
-    """An array with the same values and as much room again."""
-    import numpy as np
-
-    larger = np.zeros(max(_FIRST_ROOM, 2 * len(room)), dtype=kind)
-    larger[: len(room)] = room
-    return larger
 
 
 def _rarity(frequency: int, count: int) -> float:

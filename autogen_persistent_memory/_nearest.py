@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ._columns import Column
 from ._embeddings import Vector, Vectors
 from ._threads import importing
 
@@ -12,100 +13,118 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Floats = NDArray[np.floating[Any]]
     Matrix = NDArray[np.float32]
+    Slots = NDArray[np.integer[Any]]
 
 _MOST_NUMBERS = 4_000_000
 """What a search may read, about two milliseconds' worth and 16 MB: beyond 10,000 vectors of MiniLM Chroma's index is faster."""
-_FIRST_ROWS = 64
+
+
+class Nearest(NamedTuple):
+    """Memories by their slots, nearest first, and how near each is: its cosine similarity."""
+
+    slots: Slots
+    cosines: Floats
 
 
 class VectorIndex:
-    """The vectors of some memories, all made by one embedding, by the ids of the memories."""
+    """The vectors of some memories, all made by one embedding, by the slots of the memories."""
 
     def __init__(self, embedding_id: str) -> None:
         self.embedding_id = embedding_id
-        self._ids: list[str] = []
-        self._row_of: dict[str, int] = {}
-        self._rows: Matrix | None = None  # unit vectors; with room for more than there are
+        self._slots = Column("i4")
+        self._row_of: dict[int, int] = {}
+        self._rows: Column | None = None  # unit vectors
+        self.dimensions: int | None = None
+        """How long its vectors are; None before the first."""
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._row_of)
 
-    def __contains__(self, id: str) -> bool:
-        return id in self._row_of
-
-    @property
-    def dimensions(self) -> int | None:
-        """How long its vectors are; None before the first."""
-        return None if self._rows is None else int(self._rows.shape[1])
+    def __contains__(self, slot: int) -> bool:
+        return slot in self._row_of
 
     def has_room_for(self, count: int) -> bool:
         """Whether so many vectors may be kept, as far as can be said before the first."""
         return count * (self.dimensions or 1) <= _MOST_NUMBERS
 
-    def put(self, id: str, vector: Vector) -> None:
-        """Keep a vector, in place of one of the same id."""
+    def put(self, slot: int, vector: Vector) -> None:
+        """Keep a vector, in place of one of the same slot."""
         with importing:
             import numpy as np
 
-        row = self._row_of.setdefault(id, len(self._ids))
-        if row == len(self._ids):
-            self._ids.append(id)
         if self._rows is None:
-            self._rows = np.empty((_FIRST_ROWS, len(vector)), dtype=np.float32)
-        if row == len(self._rows):
-            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+            self.dimensions = len(vector)
+            self._rows = Column("f4", self.dimensions)
         values = np.asarray(vector, dtype=np.float32)
-        self._rows[row] = values / (np.linalg.norm(values) or 1)
+        row = self._row_of.setdefault(slot, len(self._row_of))
+        self._slots.put(row, slot)
+        self._rows.put(row, values / (np.linalg.norm(values) or 1))
 
-    def remove(self, id: str) -> None:
-        """Drop the vector of that id, if there is one. The last one takes its place."""
-        row = self._row_of.pop(id, None)
+    def remove(self, slot: int) -> None:
+        """Drop the vector of that slot, if there is one. The last one takes its place."""
+        row = self._row_of.pop(slot, None)
         if row is None or self._rows is None:
             return
-        last = self._ids.pop()
-        if last != id:
-            self._ids[row], self._row_of[last] = last, row
-            self._rows[row] = self._rows[len(self._ids)]
+        for column in (self._slots, self._rows):
+            column.replace_by_last(row)
+        if row < len(self._row_of):
+            self._row_of[int(self._slots.view[row])] = row
 
     def clear(self) -> None:
         """Drop all vectors, but not how long they are."""
-        if self._rows is not None:
-            self._rows = self._rows[:1].copy()
-        self._ids, self._row_of = [], {}
+        self._slots, self._row_of = Column("i4"), {}
+        if self.dimensions is not None:
+            self._rows = Column("f4", self.dimensions)
 
-    def nearest(self, vectors: Vectors, fetch: int, is_meant: Callable[[str], bool]) -> list[dict[str, float]]:
-        """For each vector the nearest of those that are meant, nearest first, with their cosine similarity."""
+    def renumbered(self, slot_of: Callable[[int], int | None]) -> VectorIndex:
+        """The same vectors under other slots; without those that have none."""
+        renumbered = VectorIndex(self.embedding_id)
+        if self._rows is not None:
+            for before, vector in zip(self._slots.view.tolist(), self._rows.view, strict=True):
+                slot = slot_of(before)
+                if slot is not None:
+                    renumbered.put(slot, vector)
+        return renumbered
+
+    def nearest(self, vectors: Vectors, fetch: int, are_meant: Callable[[list[int]], list[bool]]) -> list[Nearest]:
+        """For each vector the nearest memories of those that are meant."""
         import numpy as np
 
-        if self._rows is None or not len(vectors):
-            return [{} for _ in vectors]
         asked: Matrix = np.asarray(vectors, dtype=np.float32)
-        lengths = np.linalg.norm(asked, axis=1, keepdims=True)
-        lengths[lengths == 0] = 1
-        similarities = asked / lengths @ self._rows[: len(self._ids)].T
-        return [self._best(row, fetch, is_meant) for row in similarities]
+        if self._rows is None or not len(asked):
+            return [Nearest(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)) for _ in vectors]
+        lengths = np.sqrt((asked * asked).sum(axis=1, keepdims=True))
+        similarities = asked / np.where(lengths == 0, 1, lengths) @ self._rows.view.T
+        return [self._best(row, fetch, are_meant) for row in similarities]
 
-    def _best(self, similarities: Matrix, fetch: int, is_meant: Callable[[str], bool]) -> dict[str, float]:
-        best: dict[str, float] = {}
-        for row, similarity in _falling(similarities, 2 * fetch):
+    def _best(self, similarities: Matrix, fetch: int, are_meant: Callable[[list[int]], list[bool]]) -> Nearest:
+        import numpy as np
+
+        slots = self._slots.view
+        best = np.zeros(0, dtype=np.intp)
+        for rows in _falling(similarities, fetch):
+            rows = rows[are_meant(slots[rows].tolist())]
+            best = np.concatenate([best, rows[: fetch - len(best)]])
             if len(best) == fetch:
                 break
-            if is_meant(self._ids[row]):
-                best[self._ids[row]] = similarity
-        return best
+        return Nearest(slots[best], similarities[best])
 
 
-def _falling(values: Matrix, first: int) -> Iterator[tuple[int, float]]:
-    """Positions and values, from the largest down; the first of them without sorting all. Uses the values up."""
+def _falling(values: Matrix, first: int) -> Iterator[Slots]:
+    """The positions of values from the largest down, some at a time: the first of them without sorting all, then ever more."""
     import numpy as np
 
-    left = len(values)
-    if first < left:
+    start = 0
+    if first < len(values):
         top = np.argpartition(values, -first)[-first:]
-        top = top[np.argsort(-values[top])]
-        yield from zip(top.tolist(), values[top].tolist(), strict=True)
-        values[top] = -np.inf
-        left -= first
-    rest = np.argsort(-values)[:left]
-    yield from zip(rest.tolist(), values[rest].tolist(), strict=True)
+        yield top[np.argsort(-values[top])]
+        values = values.copy()
+        values[top] = np.inf
+        start = first
+    falling = np.argsort(-values)
+    size = first
+    while start < len(values):
+        yield falling[start : start + size]
+        start, size = start + size, 2 * size

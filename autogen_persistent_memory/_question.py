@@ -23,6 +23,7 @@ _FEW_WORDS = 4
 _ENOUGH_WORDS = 15
 
 _FENCED = lazy(r"```.*?(?:```|\Z)", re.DOTALL)
+_MAY_ADDRESS = lazy(r"@|[,:]\s")
 _REMARK = lazy(r"^\W*\w+(?:\W+\w+)?\s*[.!]+\s+(?=\S)")
 _WORD = lazy(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\u3040-\u30ff\u3400-\u9fff]+(?:['’]\w+)?")
 _REFERENCE = lazy(
@@ -59,12 +60,12 @@ def question(messages: Sequence[LLMMessage], policy: RecallPolicy) -> Query | No
     """
     if policy.query is not None:
         return Query(policy.query)
-    said = [message for message in without_thoughts(messages) if is_said(message)]
+    said = [message for message in without_thoughts(_recent(messages, policy)) if is_said(message)]
     asked = _asked(said, policy)
     if asked is None:
         return None
     whole = text_of(said[asked]).strip()
-    text = _without_address(_gist(whole), said)
+    text = _without_address(_gist(whole), messages)
     if len(whole) > _LONGEST:
         return Query(text)
     background = "\n".join(_background(text, said[:asked], policy))
@@ -87,6 +88,17 @@ def refers_back(text: str) -> bool:
     return words <= _FEW_WORDS or (words < _ENOUGH_WORDS and _REFERENCE.search(text) is not None)
 
 
+def _recent(messages: Sequence[LLMMessage], policy: RecallPolicy) -> Sequence[LLMMessage]:
+    """The messages that can matter: those since the user said something, and before that as far as it may refer back."""
+    turns = 0
+    for index in range(len(messages) - 1, -1, -1):
+        if _is_user(messages[index], policy) and is_said(messages[index]):
+            turns += 1
+            if turns > _TURNS_BACK:
+                return messages[index:]
+    return messages
+
+
 def _asked(said: Sequence[LLMMessage], policy: RecallPolicy) -> int | None:
     """Which message asks the agent: the user's latest; with none in sight a teammate's, who may have gone on talking."""
     heard = [index for index, message in enumerate(said) if isinstance(message, UserMessage)]
@@ -102,9 +114,15 @@ def _is_user(message: LLMMessage, policy: RecallPolicy) -> bool:
     return isinstance(message, UserMessage) and message.source in policy.user_sources
 
 
-def _without_address(text: str, said: Sequence[LLMMessage]) -> str:
+def _without_address(text: str, messages: Sequence[LLMMessage]) -> str:
     """The text without the names it is addressed to: "@writer, ..." is no question about writers."""
-    names = {message.source for message in said if isinstance(message, (UserMessage, AssistantMessage))}
+    if not _MAY_ADDRESS.search(text):
+        return text
+    names = {
+        message.source
+        for message in messages
+        if isinstance(message, (UserMessage, AssistantMessage)) and is_said(message)
+    }
     either = "|".join(re.escape(name) for name in sorted(names - {""}, key=len, reverse=True))
     return re.sub(rf"(?<!\w)@(?:{either})\b[,:]?\s*|^(?:{either})[,:]\s+", "", text).strip() or text
 

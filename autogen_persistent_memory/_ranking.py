@@ -9,6 +9,7 @@ from heapq import heappush, heapreplace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ._config import RecallPolicy
+from ._lexical import WEIGHED
 from ._records import MemoryHit, MemoryRecord
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-PARTS = ("cosine", "keywords", "session", "neighbours", "particulars", "speaker", "question")
+PARTS = ("cosine", *WEIGHED)
 """What relevance is made of; fields of `MemoryHit`."""
 _DAY = 86_400
 _MIDPOINT_DAYS = 30
@@ -34,6 +35,11 @@ class Candidates(NamedTuple):
     records: Sequence[MemoryRecord]
     parts: Floats
     """A column for each record, of what speaks for it, each from 0 to about 1; a row for each of `PARTS`."""
+
+    def among(self, records: Iterable[MemoryRecord]) -> Candidates:
+        """Those that are these records."""
+        ids = {record.id for record in records}
+        return self.revised([record if record.id in ids else None for record in self.records])
 
     def revised(self, records: Sequence[MemoryRecord | None]) -> Candidates:
         """The same with these records in their places, without those that are None."""
@@ -72,13 +78,13 @@ def rank(
     records = candidates.records
     weighed = candidates.parts * np.array(_weights(policy))[:, None]
     similarities = _bounded(weighed.sum(axis=0))
-    kinds = [record.kind for record in records]
-    bonus_of = {kind: policy.kind_bonus.get(kind, 0.0) for kind in set(kinds)}
-    worth = similarities + [bonus_of[kind] for kind in kinds]
+    kinds = {kind: number for number, kind in enumerate(dict.fromkeys(record.kind for record in records))}
+    kind_of = np.array([kinds[record.kind] for record in records], dtype=np.intp)
+    worth = similarities + np.array([policy.kind_bonus.get(kind, 0.0) for kind in kinds])[kind_of]
     best_first = np.argsort(-worth, kind="stable")
     if only_relevant:
-        least_of = {kind: policy.least_similarity(kind) for kind in set(kinds)}
-        best_first = best_first[(similarities >= [least_of[kind] for kind in kinds])[best_first]]
+        least = np.array([policy.least_similarity(kind) for kind in kinds])[kind_of]
+        best_first = best_first[(similarities >= least)[best_first]]
     admitted: list[tuple[float, int, int]] = []  # a heap, by relevance; of equals what came first
     for place, (index, value) in enumerate(zip(best_first.tolist(), worth[best_first].tolist(), strict=True)):
         is_full = len(admitted) == limit

@@ -231,6 +231,11 @@ class Selection(NamedTuple):
     telling: bool = False
     """Not trivial."""
 
+    @property
+    def is_all_that_is_current(self) -> bool:
+        """Whether everything is meant that is current at some time, but for what is trivial."""
+        return self.current_at is not None and self._replace(current_at=None, telling=False) == _EVERYTHING
+
     def matches(self, record: MemoryRecord) -> bool:
         """Whether the record is one of those meant."""
         return (
@@ -246,6 +251,9 @@ class Selection(NamedTuple):
             and (self.believed_at is None or record.was_current(self.believed_at))
             and not (self.telling and record.is_trivial)
         )
+
+
+_EVERYTHING = Selection()
 
 
 def draft(

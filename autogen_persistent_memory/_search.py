@@ -8,21 +8,19 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from ._catalogue import Catalogue
+from ._catalogue import Catalogue, Found
 from ._config import RecallPolicy
 from ._embeddings import Embedding, Vector
 from ._holdings import PATIENCE, Holdings
-from ._lexical import KeywordMatches
-from ._ranking import PARTS, Candidates, rank
+from ._ranking import Candidates, rank
 from ._records import MemoryHit, MemoryRecord, Query, Selection, with_own_metadata
 from ._resolution import newest_of_each_key
-from ._store import Near, ShelfName
+from ._store import ShelfName
 from ._threads import in_thread
 from ._turnstile import one_at_a_time
 
 _BY_WORDS = 50
 _LOOKS = 3
-_HEAD_START = 0.002
 _FEW = 20_000
 """Of so many memories the words are searched in a millisecond or two, and not worth handing over to a thread."""
 _LONGEST = 8_000
@@ -61,26 +59,11 @@ class Search:
         is_exclusive = self._holdings.connection.exclusive
         catalogue = await self._holdings.catalogue_in_step(patience=PATIENCE if self._only_relevant else None)
         shelves = [name for name in shelves if catalogue.saw(name) or not (is_exclusive and catalogue.is_built)]
-        embedding = asyncio.ensure_future(self._embedding.embed_query(catalogue.as_said(self._query)))
-        # By then a local model is at work without the interpreter's lock, which searching for words needs.
-        await asyncio.wait({embedding}, timeout=_HEAD_START)
-        if len(catalogue) <= _FEW:
-            await one_at_a_time()
-            matches, by_words = self._search_words(catalogue, shelves)
-        else:
-            matches, by_words = await in_thread(lambda: self._search_words(catalogue, shelves))
-        vector = await embedding
-        await one_at_a_time()
-        found = await asyncio.gather(
-            *(self._candidates(catalogue, name, vector, by_words[name], believed) for name in shelves)
-        )
-        near = {id: similarity for ids, _ in found for id, similarity in ids.items()}
-        records = newest_of_each_key(record for _, records in found for record in records)
+        candidates, filled = await self._candidates(catalogue, shelves, believed)
 
         def is_passed_over(record: MemoryRecord) -> bool:
             return (unless is not None and unless(record)) or (self._only_relevant and catalogue.is_outdated(record))
 
-        candidates = self._weigh(catalogue, records, near, matches)
         choose = partial(
             rank,
             now=now,
@@ -92,56 +75,58 @@ class Search:
         if is_exclusive:
             hits = choose(candidates)
         else:
-            filled = [name for name, (_, records) in zip(shelves, found, strict=True) if records]
             hits = await self._up_to_date(catalogue, candidates, filled, believed, choose)
         return [replace(hit, record=with_own_metadata(hit.record)) if hit.record.metadata else hit for hit in hits]
 
-    def _search_words(
-        self, catalogue: Catalogue, shelves: Sequence[ShelfName]
-    ) -> tuple[KeywordMatches, dict[ShelfName, list[str]]]:
-        """How well memories hold the words of the query, and the ids of those on each shelf that do so best."""
-        matches = catalogue.search(self._query)
-        if self._lead is not None:
-            matches = matches.or_better(catalogue.search(self._lead))
-        session_weight = self._policy.session_weight / max(self._policy.keyword_weight, 0.01)
-        return matches, {name: catalogue.best(matches, _BY_WORDS, name, session_weight) for name in shelves}
-
     async def _candidates(
-        self, catalogue: Catalogue, shelf: ShelfName, vector: Vector, by_words: Sequence[str], believed: Selection
-    ) -> tuple[Near, list[MemoryRecord]]:
-        """What a shelf holds that is near the vector or has the words, and how near each is.
+        self, catalogue: Catalogue, shelves: Sequence[ShelfName], believed: Selection
+    ) -> tuple[Candidates, list[ShelfName]]:
+        """What the shelves hold that is near in meaning or has the words, of each key the newest, and which hold anything."""
+        ask = partial(
+            catalogue.ask,
+            self._query,
+            self._lead,
+            shelves,
+            believed,
+            fetch=self._fetch,
+            by_words=_BY_WORDS,
+            session_weight=self._policy.session_weight / max(self._policy.keyword_weight, 0.01),
+        )
+        while True:  # until nothing that is needed was replaced meanwhile
+            if len(catalogue) <= _FEW:
+                await one_at_a_time()
+                asked = ask()
+                vector, elsewhere = await self._by_meaning(catalogue, shelves, believed)
+            else:
+                asked, (vector, elsewhere) = await asyncio.gather(
+                    in_thread(ask), self._by_meaning(catalogue, shelves, believed)
+                )
+            await one_at_a_time()
+            candidates = catalogue.candidates(asked, vector, self._embedding.id, elsewhere)
+            if candidates is not None:
+                newest = newest_of_each_key(candidates.records)
+                if len(newest) < len(candidates.records):
+                    candidates = candidates.among(newest)
+                return candidates, [name for name in shelves if name in elsewhere or asked.by_words[name]]
 
-        A memory found by its words alone is at most as near as the farthest found by its vector, unless it says just what
-        is asked for: an approximate index misses one in some thousands.
-        """
-        fetch = max(self._limit, self._policy.candidates)
-        ((near, records),) = await self._holdings.nearest(shelf, [vector], believed, fetch=fetch, enough=self._limit)
-        more = [record for id in by_words if id not in near and (record := catalogue.record(id)) is not None]
-        more = [record for record in more if believed.matches(record)]
-        farthest = min(near.values(), default=0.0)
-        missed = {record.id: 1.0 if record.content == self._query else farthest for record in more}
-        return near | missed, records + more
+    async def _by_meaning(
+        self, catalogue: Catalogue, shelves: Sequence[ShelfName], believed: Selection
+    ) -> tuple[Vector, dict[ShelfName, Found]]:
+        """The query as a vector, and what is near it on the shelves whose vectors are not all in RAM."""
+        vector = await self._embedding.embed_query(catalogue.as_said(self._query))
+        is_past = believed.current_at is None
+        there = [name for name in shelves if is_past or not catalogue.can_search(name, self._embedding.id, len(vector))]
+        if not there:
+            return vector, {}
+        look = partial(
+            self._holdings.nearest, vectors=[vector], believed=believed, fetch=self._fetch, enough=self._limit
+        )
+        found = await asyncio.gather(*(look(name) for name in there))
+        return vector, {name: nearest for name, (nearest,) in zip(there, found, strict=True)}
 
-    def _weigh(
-        self, catalogue: Catalogue, records: Sequence[MemoryRecord], near: Near, matches: KeywordMatches
-    ) -> Candidates:
-        """The records with everything that speaks for them."""
-        import numpy as np
-
-        ids = [record.id for record in records]
-        cosines = np.array([near[id] for id in ids])
-        named = catalogue.speakers_named(self._query)
-        keywords, session, neighbours, particulars = catalogue.weigh(ids, cosines, matches)
-        parts = {
-            "cosine": np.maximum(cosines, 0),
-            "keywords": keywords,
-            "session": session,
-            "neighbours": neighbours,
-            "particulars": np.where([record.kind == "interaction" for record in records], particulars, 0),
-            "speaker": [record.source in named for record in records] if named else np.zeros(len(records)),
-            "question": [record.content.rstrip().endswith("?") for record in records],
-        }
-        return Candidates(records, np.array([parts[part] for part in PARTS], dtype=np.float64))
+    @property
+    def _fetch(self) -> int:
+        return max(self._limit, self._policy.candidates)
 
     async def _up_to_date(
         self,

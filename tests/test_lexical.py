@@ -1,7 +1,6 @@
 import random
 import time
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 import numpy as np
 import pytest
@@ -40,26 +39,31 @@ def an_index(*texts: str, session: str | None = None) -> KeywordIndex:
 def weighed(
     index: KeywordIndex, ids: Iterable[str], query: str | KeywordMatches = "", worth: Sequence[float] | None = None
 ) -> list[list[float]]:
-    """Of each memory how well it matches, its session, how near its neighbours are, and how many particulars it tells."""
+    """For each of `WEIGHED` what it says of each memory."""
     matches = index.search(query) if isinstance(query, str) else query
-    ids = list(ids)
-    cosines = np.array([*(worth or [0.0] * len(ids)), 0.0])  # and one that is as far away as can be
-    return index.weigh([*ids, "farthest"], cosines, matches)[:, :-1].tolist()
+    slots = np.array([index.slots[id] for id in ids], dtype=np.intp)
+    nearness = np.zeros(len(slots)) if worth is None else np.array(worth)
+    return index.weigh(slots, nearness, matches).tolist()
 
 
-def best(index: KeywordIndex, query: str, count: int = 10) -> list[str]:
+def ids_in(index: KeywordIndex, slots: Iterable[int]) -> list[str | None]:
+    return [index.ids[slot] for slot in slots]
+
+
+def best(index: KeywordIndex, query: str, count: int = 10) -> list[str | None]:
     matches = index.search(query)
-    found = matches.best(count, "profile", 0.0)
-    return sorted(found, key=lambda id: -weighed(index, [id], matches)[0][0])
+    found = np.array(matches.best(count, "profile", 0.0))
+    keywords, _ = matches.of(found)
+    return ids_in(index, found[np.argsort(-keywords)])
 
 
 def test_the_memory_that_holds_more_of_the_words_is_better() -> None:
     index = an_index("green tea from Japan", "green apples", "black coffee")
     assert best(index, "Who likes green tea?") == ["0", "1"]
-    (holds_both, holds_none, unknown), of_sessions, *_ = weighed(index, ["0", "2", "unknown"], "green tea")
+    (holds_both, holds_none), of_sessions, *_ = weighed(index, ["0", "2"], "green tea")
     assert holds_both == pytest.approx(0.9, abs=0.15)
-    assert holds_none == unknown == 0
-    assert of_sessions == [0, 0, 0]
+    assert holds_none == 0
+    assert of_sessions == [0, 0]
 
 
 def test_half_of_the_words_is_worth_much_less_than_half() -> None:
@@ -79,10 +83,10 @@ def test_neighbours_follow_the_order_also_when_told_late_or_removed() -> None:
     index = KeywordIndex()
     for id, order in (("a", 1), ("c", 3), ("b", 2)):
         index.put(id, id, shelf="profile", session="s", order=order)
-    asked = partial(weighed, index, ["a", "b", "c", "elsewhere"], worth=[0.5, 0.25, 0.125, 1.0])
-    assert asked()[2] == [0.25, 0.625, 0.25, 0]
+    index.put("elsewhere", "d", shelf="profile")
+    assert weighed(index, ["a", "b", "c", "elsewhere"], worth=[0.5, 0.25, 0.125, 1.0])[2] == [0.25, 0.625, 0.25, 0]
     index.remove("b")
-    assert asked()[2] == [0.125, 0, 0.5, 0]
+    assert weighed(index, ["a", "c", "elsewhere"], worth=[0.5, 0.125, 1.0])[2] == [0.125, 0.5, 0]
 
 
 def test_a_question_is_put_as_those_it_names_would_say_it() -> None:
@@ -109,17 +113,29 @@ def test_particulars_are_times_and_names_that_are_not_the_speakers() -> None:
         "speaker": "I went with Bob",
     }
     for id, text in said.items():
-        index.put(id, text, shelf="session", date="3 May 2024", speaker="Ann")
-    assert weighed(index, [*said, "unknown"])[3] == [0, 1, 1, 2, 1, 0]
-    assert weighed(index, [*said, "unknown"])[3] == [0, 1, 1, 2, 1, 0]  # as it was counted before
-    index.put("his", "me too", shelf="session", speaker="Bob")
+        index.put(id, text, shelf="session", is_message=True, date="3 May 2024", speaker="Ann")
+    index.put("fact", "Ann went to Oslo in June", shelf="profile")
+    assert weighed(index, [*said, "fact"])[3] == [0, 1, 1, 2, 1, 0]
+    index.put("his", "me too", shelf="session", is_message=True, speaker="Bob")
     assert weighed(index, ["speaker"])[3] == [0]
+
+
+def test_who_speaks_and_who_asks() -> None:
+    index = KeywordIndex()
+    index.put("hers", "I went to the lake", shelf="session", speaker="Ann")
+    index.put("his", "Did you? ", shelf="session", speaker="Bob")
+    index.put("nobody's", "The lake is cold", shelf="profile")
+    slots, nothing = np.array([0, 1, 2]), index.search("")
+    by_ann, asks = index.weigh(slots, np.zeros(3), nothing, {"Ann", "Carl"})[4:].tolist()
+    assert by_ann == [1, 0, 0]
+    assert asks == [0, 1, 0]
+    assert index.weigh(slots, np.zeros(3), nothing)[4].tolist() == [0, 0, 0]
 
 
 def test_only_the_shelves_asked_for_are_searched() -> None:
     index = an_index("green tea")
     index.put("said", "green tea", shelf="session")
-    assert index.search("green tea").best(10, "session", 0.0) == ["said"]
+    assert ids_in(index, index.search("green tea").best(10, "session", 0.0)) == ["said"]
     assert index.search("green tea").best(10, "nowhere", 0.0) == []
     assert KeywordIndex().search("tea").best(10, "profile", 0.0) == []
 
@@ -131,7 +147,7 @@ def test_what_a_search_found_stays_valid_while_the_index_changes() -> None:
     index.put("1", "green pears", shelf="profile")
     index.remove("0")
     assert weighed(index, ["new"], matches)[:2] == [[0], [0]]
-    assert matches.best(10, "profile", 0.0) == []
+    assert ids_in(index, matches.best(10, "profile", 0.0)) == [None, "1"]
 
 
 WORDS = st.sampled_from(["tea", "coffee", "milk", "green", "black", "cup", "Oslo"])

@@ -23,10 +23,14 @@ from autogen_persistent_memory import (
 )
 from autogen_persistent_memory._nearest import VectorIndex
 
-KEYS = st.sampled_from([f"m{number}" for number in range(12)])
+SLOTS = st.integers(0, 11)
 NUMBERS = st.floats(-1, 1, width=32).map(lambda number: round(number, 3))
 VECTORS = st.tuples(NUMBERS, NUMBERS, NUMBERS)
-CHANGES = st.lists(st.tuples(KEYS, VECTORS | st.none()), max_size=60)
+CHANGES = st.lists(st.tuples(SLOTS, VECTORS | st.none()), max_size=60)
+
+
+def everything(slots: list[int]) -> list[bool]:
+    return [True] * len(slots)
 
 
 def cosine(one: tuple[float, ...], other: tuple[float, ...]) -> float:
@@ -34,38 +38,58 @@ def cosine(one: tuple[float, ...], other: tuple[float, ...]) -> float:
     return float(np.dot(one, other)) / lengths if lengths else 0.0
 
 
-@given(changes=CHANGES, asked=st.lists(VECTORS, max_size=3), fetch=st.integers(1, 14), meant=st.frozensets(KEYS))
+@given(changes=CHANGES, asked=st.lists(VECTORS, max_size=3), fetch=st.integers(1, 14), meant=st.frozensets(SLOTS))
 def test_the_nearest_are_those_of_a_plain_comparison(
-    changes: list[tuple[str, tuple[float, ...] | None]],
+    changes: list[tuple[int, tuple[float, ...] | None]],
     asked: list[tuple[float, ...]],
     fetch: int,
-    meant: frozenset[str],
+    meant: frozenset[int],
 ) -> None:
-    index, there = VectorIndex("toy"), dict[str, tuple[float, ...]]()
-    for id, vector in changes:
+    index, there = VectorIndex("toy"), dict[int, tuple[float, ...]]()
+    for slot, vector in changes:
         if vector is None:
-            index.remove(id)
-            there.pop(id, None)
+            index.remove(slot)
+            there.pop(slot, None)
         else:
-            index.put(id, vector)
-            there[id] = vector
+            index.put(slot, vector)
+            there[slot] = vector
     assert len(index) == len(there)
-    for vector, near in zip(asked, index.nearest(asked, fetch, lambda id: id in meant), strict=True):
-        expected = sorted((cosine(vector, there[id]) for id in there if id in meant), reverse=True)[:fetch]
-        assert list(near.values()) == pytest.approx(expected, abs=1e-5)
-        assert near == pytest.approx({id: cosine(vector, there[id]) for id in near}, abs=1e-5)
+    assert all((slot in index) == (slot in there) for slot in range(12))
+
+    def are_meant(slots: list[int]) -> list[bool]:
+        return [slot in meant for slot in slots]
+
+    for vector, near in zip(asked, index.nearest(asked, fetch, are_meant), strict=True):
+        expected = sorted((cosine(vector, there[slot]) for slot in there if slot in meant), reverse=True)[:fetch]
+        assert near.cosines.tolist() == pytest.approx(expected, abs=1e-5)
+        found = near.slots.tolist()
+        assert len(set(found)) == len(found)
+        assert near.cosines.tolist() == pytest.approx([cosine(vector, there[slot]) for slot in found], abs=1e-5)
+
+
+def test_vectors_keep_their_memories_when_slots_change() -> None:
+    index = VectorIndex("toy")
+    for slot, vector in enumerate([(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)]):
+        index.put(slot, vector)
+    renumbered = index.renumbered({0: 7, 2: 3}.get)
+    (near,) = renumbered.nearest([(0.0, 2.0)], 5, everything)
+    assert near.slots.tolist() == [3, 7]
+    assert near.cosines.tolist() == pytest.approx([0.7071, 0.0], abs=1e-4)
+    assert len(index) == 3
 
 
 def test_an_index_says_when_it_is_full_and_starts_anew() -> None:
     index = VectorIndex("toy")
-    index.put("a", [1.0] * 400)
+    index.put(1, [1.0] * 400)
     assert index.has_room_for(10_000)
     assert not index.has_room_for(10_001)
     index.clear()
-    assert "a" not in index
+    assert 1 not in index
     assert index.dimensions == 400
-    index.put("b", [1.0] * 400)
-    assert index.nearest([[2.0] * 400], 5, lambda id: True) == [{"b": pytest.approx(1.0)}]
+    index.put(2, [1.0] * 400)
+    (near,) = index.nearest([[2.0] * 400], 5, everything)
+    assert near.slots.tolist() == [2]
+    assert near.cosines.tolist() == pytest.approx([1.0])
 
 
 class Queries:
