@@ -118,13 +118,18 @@ def _fit(
     hits: Sequence[MemoryHit], max_tokens: int | None, compose: Callable[[Sequence[MemoryHit]], str], limit: int
 ) -> Block:
     """As many hits as the budget allows; where not even one fits, as much of the first as does."""
-    chosen = list(hits[:limit]) if max_tokens is None else _affordable(hits, max_tokens, compose, limit)
-    text = compose(chosen)
-    if not chosen and hits and max_tokens is not None:
+    if max_tokens is None:
+        return Block(compose(hits[:limit]), tuple(hits[:limit]))
+    short = [hit for hit in hits if len(hit.record.content) <= max_tokens * _LONGEST_TOKEN]  # not to count a megabyte
+    text = compose(short[:limit])
+    if short and count_tokens(text) <= max_tokens:
+        return Block(text, tuple(short[:limit]))
+    chosen = _affordable(short, max_tokens, compose, limit)
+    if hits and not chosen:
         cut = _cut(hits[0], max_tokens * _LONGEST_TOKEN, lambda hit: count_tokens(compose([hit])) <= max_tokens)
         if cut is not None:
-            chosen, text = [hits[0]], compose([cut])
-    return Block(text, tuple(chosen))
+            return Block(compose([cut]), (hits[0],))
+    return Block(compose(chosen), tuple(chosen))
 
 
 def _affordable(
@@ -132,13 +137,8 @@ def _affordable(
 ) -> list[MemoryHit]:
     """The set within the budget that is worth most, in order; the first hit is in it if it fits.
 
-    Where the first ones do not all fit, the better of two ways to fill it: what comes first, or what is worth most a
-    token.
+    The better of two ways to fill it: what comes first, or what is worth most a token.
     """
-    hits = [hit for hit in hits if len(hit.record.content) <= max_tokens * _LONGEST_TOKEN]  # not to count a megabyte
-    first = list(hits[:limit])
-    if count_tokens(compose(first)) <= max_tokens:
-        return first
 
     def fill(order: Iterable[MemoryHit]) -> list[MemoryHit]:
         filled: list[MemoryHit] = []
@@ -196,10 +196,13 @@ def neutral(text: str) -> str:
 
 def break_words(text: str, words: Sequence[str]) -> str:
     """The text with a word joiner inside each of these words, so that a search for them fails."""
-    folded = text.casefold()
-    if not any(word.casefold() in folded for word in words):
-        return text
-    return _middles(tuple(words)).sub(WORD_JOINER, text)
+    words = tuple(words)
+    return _middles(words).sub(WORD_JOINER, text) if _any(words).search(text) else text
+
+
+@lru_cache
+def _any(words: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, words)) or "(?!)", re.IGNORECASE)
 
 
 @lru_cache

@@ -16,6 +16,7 @@ from ._records import MemoryRecord
 BLOCK_SOURCE = "memory"
 NOTHING_FOUND = "No relevant memories found."
 _LONG = 5_000
+_SHORT = 1_000
 _REQUEST = lazy(
     r"""
     \W* (?: (?:please|now|then|and|ok|okay|so|hey|hi|hello) \W+ )*
@@ -155,15 +156,22 @@ class VisibleText:
     """What these messages tell the model anyway."""
 
     def __init__(self, messages: Iterable[LLMMessage]) -> None:
-        messages = list(messages)
-        results = [m for m in messages if isinstance(m, FunctionExecutionResultMessage)]
-        self._named = {id for m in results for result in m.content for id in _NAMED.findall(result.content)}
-        texts = [text_of(message) for message in messages]
-        self._said = {_plain(text) for text in texts}
-        told = [_plain(_without_questions(text)) for text in texts]
-        recalled = [_plain(text_of(message)) for message in messages if block_id_of(message) is not None]
+        self._named: set[str] = set()
+        told: list[str] = []
+        recalled: list[str] = []
+        self._said: set[str] = set()
+        for message in messages:
+            if isinstance(message, FunctionExecutionResultMessage):
+                self._named.update(id for result in message.content for id in _NAMED.findall(result.content))
+                continue
+            text = text_of(message)
+            whole, without_questions = _read(text) if len(text) <= _SHORT else _read.__wrapped__(text)
+            self._said.add(whole)
+            told.append(without_questions)
+            if block_id_of(message) is not None:
+                recalled.append(whole)
         self._told = "\n".join(told)  # which plain text does not hold
-        self._told_or_recalled = "\n".join([*told, *recalled])
+        self._told_or_recalled = "\n".join([self._told, *recalled])
 
     def shows(self, record: MemoryRecord) -> bool:
         """Whether a memory stands there, as whole words.
@@ -181,10 +189,14 @@ class VisibleText:
         return wanted in text and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text) is not None
 
 
-def _without_questions(text: str) -> str:
+@lru_cache(maxsize=2048)
+def _read(text: str) -> tuple[str, str]:
+    """A text in plain, and without what it asks."""
     if "?" not in text:
-        return text
-    return " ".join(sentence for sentence in _SENTENCE_END.split(text) if not sentence.endswith("?"))
+        whole = _plain(text)
+        return whole, whole
+    told = " ".join(sentence for sentence in _SENTENCE_END.split(text) if not sentence.endswith("?"))
+    return _plain(text), _plain(told)
 
 
 def _plain(text: str) -> str:

@@ -28,6 +28,9 @@ _LINEAR = 0.8
 _COMPARABLE = 0.05
 """Memories whose similarity differs by less are comparably relevant: recency and frequency may decide between them."""
 
+_Life = tuple[float, float]
+"""How recently and how frequently a memory was needed."""
+
 
 class Candidates(NamedTuple):
     """Memories that a search brought up, and what speaks for each."""
@@ -85,20 +88,22 @@ def rank(
     if only_relevant:
         least = np.array([policy.least_similarity(kind) for kind in kinds])[kind_of]
         best_first = best_first[(similarities >= least)[best_first]]
-    admitted: list[tuple[float, int, int]] = []  # a heap, by relevance; of equals what came first
+    admitted: list[tuple[float, int, int, _Life]] = []  # a heap, by relevance; of equals what came first
     for place, (index, value) in enumerate(zip(best_first.tolist(), worth[best_first].tolist(), strict=True)):
         is_full = len(admitted) == limit
         if is_full and value + _COMPARABLE <= admitted[0][0]:
             break
-        relevance = value + _COMPARABLE * sum(_life(records[index], now)) / 2
+        life = _life(records[index], now)
+        relevance = value + _COMPARABLE * sum(life) / 2
         if (is_full and relevance <= admitted[0][0]) or (unless is not None and unless(records[index])):
             continue
-        (heapreplace if is_full else heappush)(admitted, (relevance, -place, index))
-    hits = (
-        _hit(records[index], float(similarities[index]), weighed[:, index].tolist(), now, policy)
-        for *_, index in sorted(admitted, reverse=True)
+        (heapreplace if is_full else heappush)(admitted, (relevance, -place, index, life))
+    chosen = [index for *_, index, _ in admitted]
+    parts = dict(zip(chosen, weighed[:, chosen].T.tolist(), strict=True))
+    return in_order(
+        _hit(records[index], float(similarities[index]), parts[index], life, policy)
+        for *_, index, life in sorted(admitted, reverse=True)
     )
-    return in_order(hits)
 
 
 def in_order(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
@@ -107,9 +112,9 @@ def in_order(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
 
 
 def _hit(
-    record: MemoryRecord, similarity: float, parts: Sequence[float], now: datetime, policy: RecallPolicy
+    record: MemoryRecord, similarity: float, parts: Sequence[float], life: _Life, policy: RecallPolicy
 ) -> MemoryHit:
-    how_recent, how_frequent = _life(record, now)
+    how_recent, how_frequent = life
     score = (
         policy.similarity_weight * similarity
         + policy.recency_weight * how_recent
@@ -126,8 +131,7 @@ def _hit(
     )
 
 
-def _life(record: MemoryRecord, now: datetime) -> tuple[float, float]:
-    """How recently and how frequently a memory was needed."""
+def _life(record: MemoryRecord, now: datetime) -> _Life:
     last_touch = max(record.created_at, record.updated_at, record.last_used_at or record.created_at)
     return recency(now - last_touch), frequency(record.uses)
 

@@ -21,6 +21,7 @@ from ._turnstile import one_at_a_time
 
 _BY_WORDS = 50
 _LOOKS = 3
+_HEAD_START = 0.002
 _FEW = 20_000
 """Of so many memories the words are searched in a millisecond or two, and not worth handing over to a thread."""
 _LONGEST = 8_000
@@ -93,14 +94,18 @@ class Search:
             session_weight=self._policy.session_weight / max(self._policy.keyword_weight, 0.01),
         )
         while True:  # until nothing that is needed was replaced meanwhile
-            if len(catalogue) <= _FEW:
-                await one_at_a_time()
-                asked = ask()
-                vector, elsewhere = await self._by_meaning(catalogue, shelves, believed)
-            else:
-                asked, (vector, elsewhere) = await asyncio.gather(
-                    in_thread(ask), self._by_meaning(catalogue, shelves, believed)
-                )
+            by_meaning = asyncio.ensure_future(self._by_meaning(catalogue, shelves, believed))
+            try:
+                if len(catalogue) <= _FEW:
+                    # By then a local model is at work without the interpreter's lock, which searching for words needs.
+                    await asyncio.wait({by_meaning}, timeout=_HEAD_START)
+                    await one_at_a_time()
+                    asked = ask()
+                else:
+                    asked = await in_thread(ask)
+                vector, elsewhere = await by_meaning
+            finally:
+                by_meaning.cancel()
             await one_at_a_time()
             candidates = catalogue.candidates(asked, vector, self._embedding.id, elsewhere)
             if candidates is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
 
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import LLMMessage
@@ -25,6 +25,7 @@ from ._turnstile import one_at_a_time
 
 logger = logging.getLogger("autogen_persistent_memory")
 
+T = TypeVar("T")
 _NOTHING = Block("", ())
 _SPARE = 5
 """Twice as many hits as a block holds are looked at, and so many more, for those that repeat others or are too long for it."""
@@ -87,7 +88,7 @@ class Turn:
         if self._listener is not None:
             self._listener.glimpse(context)
         try:
-            messages = list(await within(policy.deadline, context.get_messages()))
+            messages = list(await _in_time(context, policy.deadline, context.get_messages()))
             await one_at_a_time()
             query = question(messages, policy)
             if query is not None or self._listener is not None:
@@ -172,15 +173,12 @@ class Turn:
             logger.warning("What was said cannot be kept on this machine's disk either: %r", error)
 
     async def _show(self, block: Block, context: ChatCompletionContext, messages: Sequence[LLMMessage]) -> bool:
-        """Put the block into the context, or take out an old one; whether the model sees it.
-
-        Nothing to do for AutoGen's own contexts takes long.
-        """
+        """Put the block into the context, or take out an old one; whether the model sees it."""
         if not block.text and not self._shows_block(messages):
             return False
         policy = self._engine.policy
         placing = place_block(context, self._block_id, block.text, messages, system=policy.placement == "system")
-        return bool(await within(policy.deadline, placing))
+        return bool(await _in_time(context, policy.deadline, placing))
 
     async def _prepare(self) -> None:
         """Wait for the slow first opening, longer than for anything else, but only once."""
@@ -226,6 +224,11 @@ class Turn:
             )
         else:
             logger.warning("The agent goes on without memory: %r", error, exc_info=error)
+
+
+async def _in_time(context: ChatCompletionContext, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The result of work on a context, if it is there in time; AutoGen's own contexts wait for nothing."""
+    return await work if type(context).__module__.startswith("autogen_core.") else await within(seconds, work)
 
 
 def _not_searched(record: MemoryRecord) -> MemoryHit:

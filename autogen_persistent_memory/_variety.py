@@ -74,4 +74,5 @@ def _said(content: str) -> tuple[str, ...]:
 
 def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
     """The share of their words that both have."""
-    return len(one & other) / max(1, len(one | other))
+    common = len(one & other)
+    return common / max(1, len(one) + len(other) - common)
