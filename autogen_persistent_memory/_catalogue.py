@@ -40,7 +40,7 @@ class Asked(NamedTuple):
     fetch: int
     """How many that are near may answer, of each shelf."""
     matches: KeywordMatches
-    by_words: Mapping[ShelfName, Sequence[int]]
+    by_words: Mapping[str, Sequence[int]]
     """The slots of those that hold its words best."""
     speakers: Set[str]
     """Those whom it names."""
@@ -278,7 +278,8 @@ class Catalogue:
                     nearest = dict(zip(found.slots.tolist(), found.cosines.tolist(), strict=True))
                     farthest = min(nearest.values(), default=0.0)
                 by_words = [slot for slot in asked.by_words[shelf] if slot not in nearest]
-                by_words = list(compress(by_words, self._are_meant(asked.meant, by_words)))
+                are_meant = self._are_meant(asked.meant, by_words)
+                by_words = by_words if are_meant is None else list(compress(by_words, are_meant))
                 for slot, record in zip(by_words, self._in(by_words), strict=True):
                     nearest[slot] = 1.0 if record.content == asked.query else farthest
                 known |= nearest
@@ -301,10 +302,10 @@ class Catalogue:
             parts[_QUESTION, column] = record.content.rstrip().endswith("?")
         return Candidates([*self._in(known), *(record for record, _ in strangers)], parts)
 
-    def _are_meant(self, meant: Selection, slots: Sequence[int]) -> list[bool]:
-        """Which of the records in these slots are meant."""
+    def _are_meant(self, meant: Selection, slots: Sequence[int]) -> list[bool] | None:
+        """Which of the records in these slots are meant; None if all are."""
         if meant.is_all_that_is_current and self._doubtful.isdisjoint(slots):
-            return [True] * len(slots)
+            return None
         records = (self._in_slot[slot] for slot in slots)
         return [record is not None and meant.matches(record) for record in records]
 
@@ -360,7 +361,7 @@ class Catalogue:
             matches = self._index.search(query)
             if lead is not None:
                 matches = matches.or_better(self._index.search(lead))
-            best = {shelf: matches.best(by_words, shelf, session_weight) for shelf in shelves}
+            best = matches.best(by_words, shelves, session_weight)
             return Asked(query, shelves, meant, fetch, matches, best, self._index.speakers_named(query))
 
     def as_said(self, query: str) -> str:

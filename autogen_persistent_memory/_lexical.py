@@ -270,7 +270,7 @@ class KeywordIndex:
         """What each memory's own words and those around it in its session are worth. Uses up what it is given."""
         import numpy as np
 
-        holders = own.nonzero()[0]
+        holders = (own != 0).nonzero()[0]  # several times as fast as that of the numbers themselves
         words = np.minimum(own[holders] / max(reachable, 1e-9), 1)  # to hold a word twice does not make up for another
         own[holders] = words
         following = self._following.view[holders]
@@ -279,7 +279,7 @@ class KeywordIndex:
         own[np.where(following >= 0, self._following.view[following], -1)] += _BEFORE_THAT * words
         own[self._previous.view[holders]] += _NEXT * words
         own[-1] = 0
-        touched = own.nonzero()[0]
+        touched = (own != 0).nonzero()[0]
         own[touched] = np.minimum(own[touched], _HIGHEST) ** _SHARPNESS
         return own[:-1]
 
@@ -309,8 +309,7 @@ class KeywordMatches:
             if known.any():
                 keywords[known], sessions[known] = self.of(slots[known])
             return keywords, sessions
-        session_of = self._index._session_of.view[slots]
-        return self._keywords[slots], self._sessions[np.minimum(session_of, len(self._sessions) - 1)]
+        return self._keywords[slots], self._of_sessions(slots)
 
     def or_better(self, other: KeywordMatches) -> KeywordMatches:
         """For each memory the better of two matches, of searches one right after the other."""
@@ -322,17 +321,27 @@ class KeywordMatches:
             np.maximum(self._sessions, other._sessions),
         )
 
-    def best(self, count: int, shelf: str, session_weight: float) -> list[int]:
-        """The slots of the best matches on a shelf."""
+    def best(self, count: int, shelves: Sequence[str], session_weight: float) -> dict[str, list[int]]:
+        """The slots of the best matches on each of these shelves."""
         import numpy as np
 
         index = self._index
         slots = (self._keywords > _NOTHING).nonzero()[0]
-        slots = slots[index._shelf_of.view[slots] == index._shelves.get(shelf, -1)]
-        if len(slots) > count:
-            keywords, sessions = self.of(slots)
-            slots = slots[np.argpartition(-(keywords + session_weight * sessions), count - 1)[:count]]
-        found: list[int] = slots.tolist()
+        shelf_of = index._shelf_of.view[slots]
+        score = self._keywords[slots] + session_weight * self._of_sessions(slots)
+        best: dict[str, list[int]] = {}
+        for shelf in shelves:
+            there = (shelf_of == index._shelves.get(shelf, -1)).nonzero()[0]
+            if len(there) > count:
+                there = there[np.argpartition(score[there], -count)[-count:]]
+            best[shelf] = slots[there].tolist()
+        return best
+
+    def _of_sessions(self, slots: Slots) -> Floats:
+        import numpy as np
+
+        none = len(self._sessions) - 1
+        found: Floats = self._sessions[np.minimum(self._index._session_of.view[slots], none)]  # also if it is newer
         return found
 
 

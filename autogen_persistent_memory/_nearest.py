@@ -21,8 +21,11 @@ _MOST_NUMBERS = 4_000_000
 """What a search may read, about two milliseconds' worth and 16 MB: beyond 10,000 vectors of MiniLM Chroma's index is faster."""
 
 
+_TINY = 1e-30
+
+
 class Nearest(NamedTuple):
-    """Memories by their slots, nearest first, and how near each is: its cosine similarity."""
+    """Memories by their slots, and how near each is: its cosine similarity."""
 
     slots: Slots
     cosines: Floats
@@ -88,38 +91,43 @@ class VectorIndex:
                     renumbered.put(slot, vector)
         return renumbered
 
-    def nearest(self, vectors: Vectors, fetch: int, are_meant: Callable[[list[int]], list[bool]]) -> list[Nearest]:
-        """For each vector the nearest memories of those that are meant."""
+    def nearest(
+        self, vectors: Vectors, fetch: int, are_meant: Callable[[list[int]], list[bool] | None]
+    ) -> list[Nearest]:
+        """For each vector the nearest memories of those that are meant; `are_meant` says None where all are."""
         import numpy as np
 
         asked: Matrix = np.asarray(vectors, dtype=np.float32)
         if self._rows is None or not len(asked):
             return [Nearest(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)) for _ in vectors]
-        lengths = np.sqrt((asked * asked).sum(axis=1, keepdims=True))
-        similarities = asked / np.where(lengths == 0, 1, lengths) @ self._rows.view.T
+        lengths = np.sqrt(np.einsum("ij,ij->i", asked, asked))
+        similarities = (asked / np.maximum(lengths, _TINY)[:, None]) @ self._rows.view.T
         return [self._best(row, fetch, are_meant) for row in similarities]
 
-    def _best(self, similarities: Matrix, fetch: int, are_meant: Callable[[list[int]], list[bool]]) -> Nearest:
+    def _best(self, similarities: Matrix, fetch: int, are_meant: Callable[[list[int]], list[bool] | None]) -> Nearest:
         import numpy as np
 
         slots = self._slots.view
-        best = np.zeros(0, dtype=np.intp)
+        best: list[Slots] = []
+        left = fetch
         for rows in _falling(similarities, fetch):
-            rows = rows[are_meant(slots[rows].tolist())]
-            best = np.concatenate([best, rows[: fetch - len(best)]])
-            if len(best) == fetch:
+            meant = are_meant(slots[rows].tolist())
+            best.append((rows if meant is None else rows[meant])[:left])
+            left -= len(best[-1])
+            if not left:
                 break
-        return Nearest(slots[best], similarities[best])
+        rows = np.concatenate(best) if len(best) != 1 else best[0]
+        return Nearest(slots[rows], similarities[rows])
 
 
 def _falling(values: Matrix, first: int) -> Iterator[Slots]:
-    """The positions of values from the largest down, some at a time: the first of them without sorting all, then ever more."""
+    """The positions of values, larger ones before smaller ones: first the largest, in any order, then ever more, in order."""
     import numpy as np
 
     start = 0
     if first < len(values):
         top = np.argpartition(values, -first)[-first:]
-        yield top[np.argsort(-values[top])]
+        yield top
         values = values.copy()
         values[top] = np.inf
         start = first

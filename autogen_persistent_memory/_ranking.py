@@ -81,8 +81,9 @@ def rank(
     records = candidates.records
     weighed = candidates.parts * np.array(_weights(policy))[:, None]
     similarities = _bounded(weighed.sum(axis=0))
-    kinds = {kind: number for number, kind in enumerate(dict.fromkeys(record.kind for record in records))}
-    kind_of = np.array([kinds[record.kind] for record in records], dtype=np.intp)
+    of_each = [record.kind for record in records]
+    kinds = {kind: number for number, kind in enumerate(set(of_each))}
+    kind_of = np.array([kinds[kind] for kind in of_each], dtype=np.intp)
     worth = similarities + np.array([policy.kind_bonus.get(kind, 0.0) for kind in kinds])[kind_of]
     best_first = np.argsort(-worth, kind="stable")
     if only_relevant:

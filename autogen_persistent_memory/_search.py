@@ -17,7 +17,7 @@ from ._records import MemoryHit, MemoryRecord, Query, Selection, with_own_metada
 from ._resolution import newest_of_each_key
 from ._store import ShelfName
 from ._threads import in_thread
-from ._turnstile import one_at_a_time
+from ._turnstile import Meanwhile, one_at_a_time
 
 _BY_WORDS = 50
 _LOOKS = 3
@@ -94,18 +94,18 @@ class Search:
             session_weight=self._policy.session_weight / max(self._policy.keyword_weight, 0.01),
         )
         while True:  # until nothing that is needed was replaced meanwhile
-            by_meaning = asyncio.ensure_future(self._by_meaning(catalogue, shelves, believed))
-            try:
-                if len(catalogue) <= _FEW:
-                    # By then a local model is at work without the interpreter's lock, which searching for words needs.
-                    await asyncio.wait({by_meaning}, timeout=_HEAD_START)
-                    await one_at_a_time()
-                    asked = ask()
-                else:
-                    asked = await in_thread(ask)
-                vector, elsewhere = await by_meaning
-            finally:
-                by_meaning.cancel()
+            if len(catalogue) <= _FEW:
+                # By then a local model is at work without the interpreter's lock, which searching for words needs.
+                by_words = Meanwhile(ask, _HEAD_START)
+                try:
+                    vector, elsewhere = await self._by_meaning(catalogue, shelves, believed)
+                finally:
+                    by_words.call_off()
+                asked = await by_words.result()
+            else:
+                asked, (vector, elsewhere) = await asyncio.gather(
+                    in_thread(ask), self._by_meaning(catalogue, shelves, believed)
+                )
             await one_at_a_time()
             candidates = catalogue.candidates(asked, vector, self._embedding.id, elsewhere)
             if candidates is not None:

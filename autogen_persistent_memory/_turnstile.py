@@ -5,15 +5,45 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 
 async def one_at_a_time() -> None:
     """Wait until no other task was let through in this iteration of the event loop. Who comes alone passes at once."""
-    loop = asyncio.get_running_loop()
-    turnstile = _turnstiles.get(loop)
-    if turnstile is None:
-        turnstile = _turnstiles[loop] = _Turnstile()
-    await turnstile.pass_through()
+    await _turnstile().pass_through()
+
+
+class Meanwhile(Generic[T]):
+    """Work for the event loop while its task waits for something else; where that is sooner done, or others are at work, after.
+
+    Args:
+        work: What to do; may be done again if it fails.
+        seconds: When to begin.
+    """
+
+    def __init__(self, work: Callable[[], T], seconds: float) -> None:
+        self._work = work
+        self._done: list[T] = []
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
+
+    def _begin(self) -> None:
+        if _turnstile().pass_at_once():
+            self._done.append(self._work())
+
+    def call_off(self) -> None:
+        """Do not begin any more."""
+        self._timer.cancel()
+
+    async def result(self) -> T:
+        """What came of it."""
+        self.call_off()
+        if not self._done:
+            await one_at_a_time()
+            self._done.append(self._work())
+        return self._done[0]
 
 
 class _Turnstile:
@@ -22,13 +52,17 @@ class _Turnstile:
         self._is_taken = False
 
     async def pass_through(self) -> None:
-        if self._is_taken:
+        if not self.pass_at_once():
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             await turn
-        else:
-            self._is_taken = True
-            asyncio.get_running_loop().call_soon(self._let_next_through)
+
+    def pass_at_once(self) -> bool:
+        if self._is_taken:
+            return False
+        self._is_taken = True
+        asyncio.get_running_loop().call_soon(self._let_next_through)
+        return True
 
     def _let_next_through(self) -> None:
         while self._waiting:
@@ -38,6 +72,14 @@ class _Turnstile:
                 asyncio.get_running_loop().call_soon(self._let_next_through)
                 return
         self._is_taken = False
+
+
+def _turnstile() -> _Turnstile:
+    loop = asyncio.get_running_loop()
+    turnstile = _turnstiles.get(loop)
+    if turnstile is None:
+        turnstile = _turnstiles[loop] = _Turnstile()
+    return turnstile
 
 
 _turnstiles: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Turnstile] = weakref.WeakKeyDictionary()
