@@ -56,15 +56,21 @@ class Embedding(ABC):
         """Get ready: whatever takes long only the first time."""
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """One vector for each text.
+        """One vector for each text. What was asked for lately, as a message that is then stored often was, is not computed anew.
 
         Raises:
             PersistentMemoryError: The vectors could not be had, or are not what they should be.
         """
-        if not texts:
-            return []
+        new = [text for text in texts if text not in self._queries]
+        if len(new) == len(texts):
+            return await self._computed(new) if new else []
+        known = {text: self._queries[text] for text in texts if text in self._queries}  # as they are now
+        known |= zip(new, await self._computed(new) if new else [])
+        return [known[text] for text in texts]
+
+    async def _computed(self, texts: list[str]) -> Vectors:
         try:
-            return await self._compute(list(texts))
+            return await self._compute(texts)
         except (PersistentMemoryError, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # native code may raise outside Exception

@@ -108,6 +108,25 @@ async def test_a_repeated_query_is_computed_once() -> None:
     assert asked == [["tea"]]
 
 
+async def test_what_was_asked_for_lately_is_not_computed_again_when_it_is_stored() -> None:
+    computed: list[str] = []
+
+    def lengths(texts: list[str]) -> list[list[float]]:
+        computed.extend(texts)
+        return [[1.0, float(len(text))] for text in texts]
+
+    embedding = CallableEmbedding(lengths, id="lengths")
+    assert list(await embedding.embed_query("known")) == [1, 5]
+    assert [list(vector) for vector in await embedding.embed(["new", "known", "newer", "new"])] == [
+        [1, 3],
+        [1, 5],
+        [1, 5],
+        [1, 3],
+    ]
+    assert [list(vector) for vector in await embedding.embed(["known"])] == [[1, 5]]
+    assert computed == ["known", "new", "newer", "new"]
+
+
 async def test_the_query_cache_is_bounded() -> None:
     embedding = MiniLMEmbedding(cache_size=2)
     for query in ("a", "b", "c"):
