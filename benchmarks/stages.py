@@ -40,12 +40,12 @@ SEAMS = {
     TURN: [(f"{PACKAGE}._autogen", "EngineMemory.update_context")],
     "what to ask": [(f"{PACKAGE}._turn", "question")],
     "embed": [(f"{PACKAGE}._minilm", "MiniLM.embed")],
-    "keyword": [(f"{PACKAGE}._search", "Search._search_words")],
+    "keyword": [(f"{PACKAGE}._catalogue", "Catalogue.ask")],
     "vector query": [
-        (f"{PACKAGE}._catalogue", "Catalogue.nearest"),
+        (f"{PACKAGE}._nearest", "VectorIndex.nearest"),
         ("chromadb.api.models.Collection", "Collection.query"),
     ],
-    "rank": [(f"{PACKAGE}._search", name) for name in ("Search._weigh", "rank")],
+    "rank": [(f"{PACKAGE}._catalogue", "Catalogue._weighed"), (f"{PACKAGE}._search", "rank")],
     "block": [(f"{PACKAGE}._turn", "render")],
     "context update": [(f"{PACKAGE}._turn", "place_block")],
 }

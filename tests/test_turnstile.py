@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import pairwise
 
-from autogen_persistent_memory._turnstile import one_at_a_time
+import pytest
+
+from autogen_persistent_memory._turnstile import Meanwhile, one_at_a_time
 
 
 async def test_who_comes_alone_passes_at_once() -> None:
@@ -61,3 +64,43 @@ def test_each_event_loop_has_its_own() -> None:
 
     asyncio.run(be_interrupted())
     asyncio.run(asyncio.wait_for(work(), 5))
+
+
+async def test_work_is_done_while_its_task_waits() -> None:
+    begun = asyncio.Event()
+
+    def work() -> str:
+        begun.set()
+        return "done"
+
+    meanwhile = Meanwhile(work, 0)
+    await asyncio.wait_for(begun.wait(), 5)
+    begun.clear()
+    assert await meanwhile.result() == "done"
+    assert not begun.is_set()  # not again
+
+
+async def test_work_that_had_no_time_is_done_when_its_result_is_needed() -> None:
+    assert await Meanwhile(lambda: "done", 100).result() == "done"
+
+
+async def test_work_waits_where_others_are_at_work() -> None:
+    done = list[int]()
+    work = [Meanwhile(partial(done.append, number), 0) for number in range(5)]
+    await asyncio.sleep(0.01)
+    assert done == [0]  # all of them were due in the same iteration
+    await asyncio.gather(*(one.result() for one in work))
+    assert sorted(done) == [0, 1, 2, 3, 4]
+
+
+async def test_work_that_is_called_off_is_not_begun() -> None:
+    done = list[int]()
+    meanwhile = Meanwhile(partial(done.append, 1), 0)
+    meanwhile.call_off()
+    await asyncio.sleep(0.01)
+    assert done == []
+
+
+async def test_work_that_fails_tells_who_needs_its_result() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await Meanwhile(lambda: 1 // 0, 100).result()
