@@ -60,7 +60,7 @@ class Catalogue:
         self._records: dict[str, MemoryRecord] = {}
         self._shelf_of: dict[str, ShelfName] = {}
         self._on_shelf: Counter[ShelfName] = Counter()
-        self._telling: Counter[ShelfName] = Counter()
+        self._telling: Counter[ShelfName] = Counter()  # those that are indexed: what is trivial is not
         self._in_slot: list[MemoryRecord | None] = []
         self._doubtful: set[int] = set()
         """Slots whose records expire some day, or are gone."""
@@ -124,19 +124,34 @@ class Catalogue:
                     continue
                 known = self._records.get(record.id)
                 record = self._records[record.id] = with_own_metadata(record)
-                if not record.is_trivial:
-                    self._take_in(shelf, record, is_new=known is None or _indexed(known) != _indexed(record))
+                if record.is_trivial:
+                    self._unindex(shelf, record.id)
+                else:
+                    self._index_record(shelf, record, known)
 
-    def _take_in(self, shelf: ShelfName, record: MemoryRecord, *, is_new: bool) -> None:
-        """Make a record that tells something known to the indexes, as far as it is new to them."""
-        self._telling[shelf] += record.id not in self._index.slots
-        if is_new:
+    def _index_record(self, shelf: ShelfName, record: MemoryRecord, known: MemoryRecord | None = None) -> None:
+        """Let a record be found that tells something; it may be known as it was before."""
+        slots = self._index.slots
+        is_new = record.id not in slots
+        self._telling[shelf] += is_new
+        if is_new or known is None or _indexed(known) != _indexed(record):
             _index(self._index, shelf, record)
-        slot = self._index.slots[record.id]
+        slot = slots[record.id]
         if slot == len(self._in_slot):
             self._in_slot.append(record)
         self._in_slot[slot] = record
         (self._doubtful.discard if record.expires_at is None else self._doubtful.add)(slot)
+
+    def _unindex(self, shelf: ShelfName, id: str) -> None:
+        slot = self._index.slots.get(id)
+        if slot is None:
+            return
+        self._telling[shelf] -= 1
+        self._doubtful.add(slot)
+        self._in_slot[slot] = None
+        self._index.remove(id)
+        if shelf in self._vectors:
+            self._vectors[shelf].remove(slot)
 
     def correct(self, changed: Mapping[str, MemoryRecord | None]) -> None:
         """Take in how records that are here were found to be in truth; None for those that are gone."""
@@ -159,14 +174,7 @@ class Catalogue:
 
     def _drop(self, shelf: ShelfName, id: str) -> None:
         self._records.pop(id, None)
-        slot = self._index.slots.get(id)
-        if slot is not None:
-            self._telling[shelf] -= 1
-            self._doubtful.add(slot)
-            self._in_slot[slot] = None
-            self._index.remove(id)
-            if shelf in self._vectors:
-                self._vectors[shelf].remove(slot)
+        self._unindex(shelf, id)
 
     def _reindex(self) -> None:
         with self._lock.writing():
@@ -174,7 +182,7 @@ class Catalogue:
             self._telling, self._doubtful, self._in_slot = Counter(), set(), []
             for record in self._records.values():
                 if not record.is_trivial:
-                    self._take_in(self._shelf_of[record.id], record, is_new=True)
+                    self._index_record(self._shelf_of[record.id], record)
             slot_of = {slot: self._index.slots.get(id) for id, slot in before.slots.items()}
             self._vectors = {name: vectors.renumbered(slot_of.get) for name, vectors in self._vectors.items()}
 
@@ -267,22 +275,21 @@ class Catalogue:
             for shelf in asked.shelves:
                 if shelf in elsewhere:
                     near, records = elsewhere[shelf]
-                    slots = self._index.slots
-                    nearest = {slots[id]: cosine for id, cosine in near.items() if id in slots}
-                    strangers += [(record, near[record.id]) for record in records if record.id not in slots]
+                    found = {slot: near[id] for id in near if (slot := self._index.slots.get(id)) is not None}
+                    strangers += [(record, near[record.id]) for record in records if record.id not in self._index.slots]
                     farthest = min(near.values(), default=0.0)
                 else:
-                    (found,) = self._vectors[shelf].nearest(
+                    ((slots, cosines),) = self._vectors[shelf].nearest(
                         [vector], asked.fetch, partial(self._are_meant, asked.meant)
                     )
-                    nearest = dict(zip(found.slots.tolist(), found.cosines.tolist(), strict=True))
-                    farthest = min(nearest.values(), default=0.0)
-                by_words = [slot for slot in asked.by_words[shelf] if slot not in nearest]
-                are_meant = self._are_meant(asked.meant, by_words)
-                by_words = by_words if are_meant is None else list(compress(by_words, are_meant))
-                for slot, record in zip(by_words, self._in(by_words), strict=True):
-                    nearest[slot] = 1.0 if record.content == asked.query else farthest
-                known |= nearest
+                    found = dict(zip(slots.tolist(), cosines.tolist(), strict=True))
+                    farthest = min(found.values(), default=0.0)
+                missed = [slot for slot in asked.by_words[shelf] if slot not in found]
+                are_meant = self._are_meant(asked.meant, missed)
+                missed = missed if are_meant is None else list(compress(missed, are_meant))
+                for slot, record in zip(missed, self._in(missed), strict=True):
+                    found[slot] = 1.0 if record.content == asked.query else farthest
+                known |= found
             return self._weighed(known, strangers, asked)
 
     def _weighed(

@@ -98,7 +98,7 @@ class VectorIndex:
         import numpy as np
 
         asked: Matrix = np.asarray(vectors, dtype=np.float32)
-        if self._rows is None or not len(asked):
+        if self._rows is None or not len(self) or not len(asked):
             return [Nearest(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)) for _ in vectors]
         lengths = np.sqrt(np.einsum("ij,ij->i", asked, asked))
         similarities = (asked / np.maximum(lengths, _TINY)[:, None]) @ self._rows.view.T
@@ -116,7 +116,7 @@ class VectorIndex:
             left -= len(best[-1])
             if not left:
                 break
-        rows = np.concatenate(best) if len(best) != 1 else best[0]
+        rows = np.concatenate(best) if len(best) > 1 else best[0]
         return Nearest(slots[rows], similarities[rows])
 
 

@@ -112,7 +112,8 @@ class Search:
                 newest = newest_of_each_key(candidates.records)
                 if len(newest) < len(candidates.records):
                     candidates = candidates.among(newest)
-                return candidates, [name for name in shelves if name in elsewhere or asked.by_words[name]]
+                filled = {name for name, (_, records) in elsewhere.items() if records}
+                return candidates, [name for name in shelves if name in filled or asked.by_words[name]]
 
     async def _by_meaning(
         self, catalogue: Catalogue, shelves: Sequence[ShelfName], believed: Selection

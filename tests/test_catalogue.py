@@ -18,8 +18,9 @@ EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
 
 
 def a_record(content: str, **fields: object) -> MemoryRecord:
-    times = {"created_at": NOW - timedelta(days=1), "updated_at": NOW - timedelta(days=1)}
-    return MemoryRecord(id=content, namespace="n", content=content, **(times | fields))  # type: ignore[arg-type]
+    told = NOW - timedelta(days=1)
+    given = {"id": content, "created_at": told, "updated_at": told} | fields
+    return MemoryRecord(namespace="n", content=content, **given)  # type: ignore[arg-type]
 
 
 def a_catalogue(records: Sequence[MemoryRecord], vectors: Sequence[Sequence[float]] = ()) -> Catalogue:
@@ -97,6 +98,20 @@ def test_trivial_messages_need_no_vector_and_never_answer() -> None:
     catalogue = a_catalogue([a_record("tea"), ok], [EAST])
     assert not catalogue.lacks_vectors("profile", "toy")
     assert set(part(catalogue.candidates(asked(catalogue, "thanks"), EAST, "toy", {}), "cosine")) == {"tea"}
+
+
+def test_what_becomes_trivial_never_answers_and_what_tells_something_again_does() -> None:
+    def said(content: str) -> MemoryRecord:
+        return a_record(content, id="said", kind="interaction", origin="user")
+
+    catalogue = a_catalogue([said("I drink green tea every day"), a_record("milk")], [EAST, NORTH])
+    catalogue.put("profile", [said("tea")])
+    assert set(part(catalogue.candidates(asked(catalogue, "tea"), EAST, "toy", {}), "cosine")) == {"milk"}
+    catalogue.put("profile", [said("I drink black tea every day")])
+    assert catalogue.without_vector("profile", "toy", 5) == ["said"]
+    catalogue.place("profile", "toy", {"said": EAST})
+    found = part(catalogue.candidates(asked(catalogue, "tea"), EAST, "toy", {}), "cosine")
+    assert found == {"I drink black tea every day": 1, "milk": 0}
 
 
 def test_a_catalogue_that_shrank_is_indexed_anew_with_its_vectors() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chromadb.api.models.Collection import Collection
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from toys import HandClock, short_vectors, words
 
@@ -38,6 +38,7 @@ def cosine(one: tuple[float, ...], other: tuple[float, ...]) -> float:
     return float(np.dot(one, other)) / lengths if lengths else 0.0
 
 
+@example(changes=[(0, (1.0, 0.0, 0.0)), (0, None)], asked=[(1.0, 0.0, 0.0)], fetch=1, meant=frozenset({0}))
 @given(changes=CHANGES, asked=st.lists(VECTORS, max_size=3), fetch=st.integers(1, 14), meant=st.frozensets(SLOTS))
 def test_the_nearest_are_those_of_a_plain_comparison(
     changes: list[tuple[int, tuple[float, ...] | None]],
