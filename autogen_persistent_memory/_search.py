@@ -94,18 +94,18 @@ class Search:
             session_weight=self._policy.session_weight / max(self._policy.keyword_weight, 0.01),
         )
         while True:  # until nothing that is needed was replaced meanwhile
+            embedding = self._embedding.embed_query(catalogue.as_said(self._query))
             if len(catalogue) <= _FEW:
                 # By then a local model is at work without the interpreter's lock, which searching for words needs.
                 by_words = Meanwhile(ask, _HEAD_START)
                 try:
-                    vector, elsewhere = await self._by_meaning(catalogue, shelves, believed)
+                    vector = await embedding
                 finally:
                     by_words.call_off()
                 asked = await by_words.result()
             else:
-                asked, (vector, elsewhere) = await asyncio.gather(
-                    in_thread(ask), self._by_meaning(catalogue, shelves, believed)
-                )
+                vector, asked = await asyncio.gather(embedding, in_thread(ask))
+            elsewhere = await self._elsewhere(catalogue, shelves, vector, believed)
             await one_at_a_time()
             candidates = catalogue.candidates(asked, vector, self._embedding.id, elsewhere)
             if candidates is not None:
@@ -115,20 +115,17 @@ class Search:
                 filled = {name for name, (_, records) in elsewhere.items() if records}
                 return candidates, [name for name in shelves if name in filled or asked.by_words[name]]
 
-    async def _by_meaning(
-        self, catalogue: Catalogue, shelves: Sequence[ShelfName], believed: Selection
-    ) -> tuple[Vector, dict[ShelfName, Found]]:
-        """The query as a vector, and what is near it on the shelves whose vectors are not all in RAM."""
-        vector = await self._embedding.embed_query(catalogue.as_said(self._query))
+    async def _elsewhere(
+        self, catalogue: Catalogue, shelves: Sequence[ShelfName], vector: Vector, believed: Selection
+    ) -> dict[ShelfName, Found]:
+        """What is near the vector on the shelves whose vectors are not all in RAM."""
         is_past = believed.current_at is None
         there = [name for name in shelves if is_past or not catalogue.can_search(name, self._embedding.id, len(vector))]
-        if not there:
-            return vector, {}
         look = partial(
             self._holdings.nearest, vectors=[vector], believed=believed, fetch=self._fetch, enough=self._limit
         )
-        found = await asyncio.gather(*(look(name) for name in there))
-        return vector, {name: nearest for name, (nearest,) in zip(there, found, strict=True)}
+        found = await asyncio.gather(*(look(name) for name in there)) if there else []
+        return {name: nearest for name, (nearest,) in zip(there, found, strict=True)}
 
     @property
     def _fetch(self) -> int:
