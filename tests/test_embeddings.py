@@ -20,7 +20,7 @@ from autogen_persistent_memory import (
     PersistentMemoryError,
     TemporaryStore,
 )
-from autogen_persistent_memory._minilm import load_minilm
+from autogen_persistent_memory._minilm import _BATCH_TOKENS, _batches, load_minilm
 
 
 async def similarity(one: str, other: str) -> float:
@@ -93,6 +93,17 @@ def test_without_packaged_weights_chromas_cache_is_used_and_its_download_failure
     for name in names:
         (folder / name).touch()
     assert _minilm._find_weights() == folder / "model.onnx"
+
+
+@given(st.lists(st.integers(2, 256), max_size=80))
+def test_texts_are_computed_together_only_as_far_as_they_take_little_room(lengths: list[int]) -> None:
+    batches = list(_batches(lengths))
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    assert all(len(batch) * max(lengths[index] for index in batch) <= _BATCH_TOKENS for batch in batches)
+
+
+def test_many_short_texts_are_computed_together() -> None:
+    assert [len(batch) for batch in _batches([16] * 70)] == [32, 32, 6]
 
 
 async def test_a_repeated_query_is_computed_once() -> None:
