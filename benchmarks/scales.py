@@ -36,6 +36,8 @@ class Scale:
     """How often a store is asked before what it holds in RAM is measured."""
     conversation: int
     """Turns of the long conversation."""
+    settling: float = 0
+    """Seconds between opening a store and measuring turns, in which ours reads vectors into RAM."""
     isolated: bool = True
     """Whether what has to start afresh does so, in a process of its own, which takes seconds."""
 
@@ -52,15 +54,16 @@ WHOLE = Scale(
     rounds=3,
     listed=1_000,
     bulk=1_000,
-    one_by_one=200,
+    one_by_one=100,
     users=1_000,
     memories_of_user=100,
     users_asked=20,
     agents=50,
     agent_turns=4,
-    imports=15,
+    imports=11,
     questions=100,
-    conversation=300,
+    conversation=200,
+    settling=3,
 )
 QUICK = Scale(
     name="quick",

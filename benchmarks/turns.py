@@ -39,7 +39,8 @@ from tqdm import tqdm
 from autogen_persistent_memory._tokens import count_tokens
 
 ABOUT = (
-    "An `AssistantAgent` with a scripted model, in turns with the others. Added is what a turn takes longer than that of an "
+    "An `AssistantAgent` with a scripted model, in turns with the others, some seconds after the stores were opened, when ours has "
+    "read its vectors into RAM. Added is what a turn takes longer than that of an "
     "agent without memory, asked the same. Both inject five memories a turn (ours without its threshold of relevance). "
     "The floor embeds the question and puts one raw query to Chroma, with the `n_results` and `include` of our own search. "
     "What ours writes a moment after a turn, how often memories are used, falls on whoever is asked then. Capturing, which "
@@ -119,6 +120,7 @@ async def measure_size(stores: Stores, scale: Scale, embedding: EmbeddingName, s
         for used in memories.values():
             await run_task(agent_with(used, scripted(1)), writer.fill(QUESTIONS))
         await floor(writer.fill(QUESTIONS))
+        await asyncio.sleep(scale.settling)
         for _ in tqdm(range(scale.rounds), desc=f"turns, {size:,} memories", leave=False, disable=None):
             models = {name: scripted(scale.turns) for name in (*memories, BARE)}
             agents = {name: agent_with(memories.get(name), model) for name, model in models.items()}
