@@ -44,7 +44,7 @@ class KeywordIndex:
 
     def __init__(self) -> None:
         self._slots: dict[str, int] = {}
-        self._ids: list[str | None] = []
+        self._size = 0  # how many slots were given
         self._terms: list[tuple[str, ...]] = []
         self._names: list[tuple[str, ...]] = []
         self._names_within: list[tuple[str, ...]] = []
@@ -68,17 +68,12 @@ class KeywordIndex:
     @property
     def is_wasteful(self) -> bool:
         """Whether more memories were removed than there are, so that a new index would be much smaller."""
-        return len(self._ids) > 2 * len(self) + _MUCH_WASTE
+        return self._size > 2 * len(self) + _MUCH_WASTE
 
     @property
     def slots(self) -> Mapping[str, int]:
         """The slot of each memory, by its id."""
         return self._slots
-
-    @property
-    def ids(self) -> Sequence[str | None]:
-        """The id of the memory in each slot; None where it was removed."""
-        return self._ids
 
     def put(
         self,
@@ -95,8 +90,8 @@ class KeywordIndex:
         """Add a memory, or replace it. It is found by its date as well; within a session, `order` tells what follows what."""
         slot = self._slots.get(id)
         if slot is None:
-            slot = self._slots[id] = len(self._ids)
-            self._ids.append(id)
+            slot = self._slots[id] = self._size
+            self._size += 1
             for blank in (self._terms, self._names, self._names_within):
                 blank.append(())
             self._orders.append(None)
@@ -137,7 +132,6 @@ class KeywordIndex:
         slot = self._slots.pop(id, None)
         if slot is not None:
             self._empty(slot)
-            self._ids[slot] = None
 
     def _empty(self, slot: int) -> None:
         for term in self._terms[slot]:
@@ -244,7 +238,7 @@ class KeywordIndex:
         """How well each memory holds the words of a query."""
         import numpy as np
 
-        own: Floats = np.zeros(len(self._ids) + 1, dtype=np.float32)  # one more, for -1: no such memory
+        own: Floats = np.zeros(self._size + 1, dtype=np.float32)  # one more, for -1: no such memory
         sessions: Floats = np.zeros(len(self._in_session) + 1, dtype=np.float32)  # likewise
         reachable = reachable_by_session = 0.0
         average = self._total_length / max(1, len(self))

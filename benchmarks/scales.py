@@ -63,7 +63,7 @@ WHOLE = Scale(
     imports=11,
     questions=100,
     conversation=200,
-    settling=3,
+    settling=2,
 )
 QUICK = Scale(
     name="quick",

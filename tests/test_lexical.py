@@ -47,7 +47,8 @@ def weighed(
 
 
 def ids_in(index: KeywordIndex, slots: Iterable[int]) -> list[str | None]:
-    return [index.ids[slot] for slot in slots]
+    id_in = {slot: id for id, slot in index.slots.items()}
+    return [id_in.get(slot) for slot in slots]
 
 
 def best(index: KeywordIndex, query: str, count: int = 10) -> list[str | None]:
