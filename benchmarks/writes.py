@@ -66,7 +66,7 @@ async def measure_round(
             BULK: (memory.remember_many, scale.bulk),
             THEIR_LOOP: (
                 partial(each, partial(add_to, their_memory)),
-                scale.bulk // 2 if holding is None else scale.one_by_one,
+                scale.bulk if holding is None else scale.one_by_one,
             ),
             RAW_BULK: (partial(add_rows, collection, embedding), scale.bulk),
         }
@@ -110,10 +110,7 @@ def measure(scale: Scale, stores: Stores) -> Section:
     rows = [[way, *(figure(rounds, way) for rounds in columns.values())] for way in words[0]]
     for rounds_ratio in (THEIR_LOOP, RAW_BULK):
         rows.append([f"{rounds_ratio} / {BULK}", *(ratio(rounds, rounds_ratio, BULK) for rounds in columns.values())])
-    note = (
-        f"{scale.bulk:,} at once; {scale.bulk // 2} with `add`, each of which takes as long as the others; "
-        f"{scale.one_by_one} one by one otherwise. {ABOUT}"
-    )
+    note = f"{scale.bulk:,} at once and with `add`, {scale.one_by_one} one by one otherwise. {ABOUT}"
     at_once = f"{scale.bulk:,} short memories: their add loop / ours in bulk"
     bars = [
         Bar(f"{at_once}, MiniLM", 3, ratio(minilm, THEIR_LOOP, BULK), at_most=False),
