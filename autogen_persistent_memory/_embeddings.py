@@ -64,7 +64,7 @@ class Embedding(ABC):
         new = [text for text in texts if text not in self._queries]
         if len(new) == len(texts):
             return await self._computed(new) if new else []
-        known = {text: self._queries[text] for text in texts if text in self._queries}  # as they are now
+        known = {text: self._queries[text] for text in texts if text in self._queries}  # before they are pushed out
         known |= zip(new, await self._computed(new) if new else [])
         return [known[text] for text in texts]
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _MOST_NUMBERS = 4_000_000
 """What a search may read, about two milliseconds' worth and 16 MB: beyond 10,000 vectors of MiniLM Chroma's index is faster."""
-
-
 _TINY = 1e-30
 
 

@@ -88,17 +88,16 @@ def _ended(
 
 
 def newest_of_each_key(records: Sequence[MemoryRecord]) -> Sequence[MemoryRecord]:
-    """One record for each key: the newer statement counts.
+    """One record for each key, and for each id: the newer statement counts.
 
     There are two where a crash came between writing one and marking the other, and among what was believed at a past
     time where a statement was made again later.
     """
-    keys = [record.key for record in records if record.key is not None]
-    if len(set(keys)) == len(keys):
+    slots = [record.id if record.key is None else (record.key,) for record in records]
+    if len(set(slots)) == len(records):
         return records
     newest: dict[str | tuple[str], MemoryRecord] = {}
-    for record in records:
-        slot = record.id if record.key is None else (record.key,)
+    for slot, record in zip(slots, records, strict=True):
         if slot not in newest or record.created_at > newest[slot].created_at:
             newest[slot] = record
     return list(newest.values())

@@ -124,6 +124,7 @@ def test_of_two_current_records_under_one_key_the_newer_counts() -> None:
     older, newer, other = record("Lives in Rome", days=5, key="home"), record("Lives in Oslo", key="home"), record("x")
     assert newest_of_each_key([older, newer, other]) == [newer, other]
     assert newest_of_each_key([newer, other, older]) == [newer, other]
+    assert newest_of_each_key([newer, other, other]) == [newer, other]
 
 
 def test_a_statement_that_gets_a_key_takes_the_slot() -> None:
