@@ -42,6 +42,8 @@ from ._turn import Turn
 logger = logging.getLogger("autogen_persistent_memory")
 
 T = TypeVar("T")
+_SPARE = 10
+"""How many more hits are looked at than a recall returns, for those that tell the same."""
 _QUERY_KEYWORDS = ("limit", "kinds", "tags", "session", "min_score", "max_tokens", "at", "reinforce")
 
 
@@ -162,9 +164,9 @@ class EngineMemory(Memory):
         budget = None if max_tokens is None else check_count(max_tokens, "max_tokens")
         selection = self._within_scope(select(kinds=kinds, tags=tags, session=session))
         hits = await self._engine.recall(
-            query, self._shelves, limit=count, selection=selection, at=check_time(at, "at")
+            query, self._shelves, limit=count + _SPARE, selection=selection, at=check_time(at, "at")
         )
-        block = paste([hit for hit in hits if hit.score >= least], budget)
+        block = paste([hit for hit in hits if hit.score >= least], count, budget)
         if counts_as_use:
             self._engine.reinforce(block.hits)
         return Recall(query=query, hits=block.hits, text=block.text)
@@ -264,7 +266,7 @@ def to_content(hit: MemoryHit) -> MemoryContent:
         "created_at": record.created_at.isoformat(),
     }
     return MemoryContent(
-        content=decode_json(record.content) if record.mime_type == JSON else record.content,
+        content=decode_json(record.content) if record.mime_type == JSON else hit.content,
         mime_type=MemoryMimeType(record.mime_type),
         metadata={**record.metadata, **{name: value for name, value in ours.items() if value is not None}},
     )

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from ._config import RecallPolicy
 from ._conversation import NOTHING_FOUND, named, opening_of
 from ._patterns import lazy
-from ._ranking import in_order
+from ._ranking import in_order, relevance
 from ._records import MemoryHit, MemoryRecord
 from ._tokens import count_tokens
-from ._variety import varied
+from ._variety import first_told_once, told_once, varied
 
 CLOSING = "</memory>"
 WORD_JOINER = "\u2060"
@@ -60,13 +60,14 @@ class Story(NamedTuple):
         return record in self.told or (bool(self.summary) and spoken(record.source, record.content) in self.summary)
 
 
-def paste(hits: Sequence[MemoryHit], max_tokens: int | None = None) -> Block:
-    """One `- ` line a memory, best first, as many as the budget allows."""
+def paste(hits: Sequence[MemoryHit], limit: int, max_tokens: int | None = None) -> Block:
+    """One `- ` line a memory, best first, as many as the limit and the budget allow."""
 
     def compose(chosen: Sequence[MemoryHit]) -> str:
         return "\n".join(_line(hit) for hit in chosen) or NOTHING_FOUND
 
-    return _fit(hits, max_tokens, compose, len(hits))
+    chosen = first_told_once(sorted(hits, key=relevance, reverse=True), limit)
+    return _fit(in_order(chosen), max_tokens, compose, limit)
 
 
 def answer(hits: Sequence[MemoryHit], *, limit: int, max_tokens: int) -> Block:
@@ -119,11 +120,13 @@ def _fit(
 ) -> Block:
     """As many hits as the budget allows; where not even one fits, as much of the first as does."""
     if max_tokens is None:
-        return Block(compose(hits[:limit]), tuple(hits[:limit]))
-    short = [hit for hit in hits if len(hit.record.content) <= max_tokens * _LONGEST_TOKEN]  # not to count a megabyte
-    text = compose(short[:limit])
-    if short and count_tokens(text) <= max_tokens:
-        return Block(text, tuple(short[:limit]))
+        chosen = told_once(first_told_once(hits, limit))
+        return Block(compose(chosen), tuple(chosen))
+    short = [hit for hit in hits if len(hit.content) <= max_tokens * _LONGEST_TOKEN]  # not to count a megabyte
+    chosen = told_once(first_told_once(short, limit))
+    text = compose(chosen)
+    if chosen and count_tokens(text) <= max_tokens:
+        return Block(text, tuple(chosen))
     chosen = _affordable(short, max_tokens, compose, limit)
     if hits and not chosen:
         cut = _cut(hits[0], max_tokens * _LONGEST_TOKEN, lambda hit: count_tokens(compose([hit])) <= max_tokens)
@@ -141,12 +144,14 @@ def _affordable(
     """
 
     def fill(order: Iterable[MemoryHit]) -> list[MemoryHit]:
+        taken: list[MemoryHit] = []
         filled: list[MemoryHit] = []
-        left = max_tokens
         for hit in order:
-            if len(filled) < limit and costs[hit] <= left and count_tokens(compose([*filled, hit])) <= max_tokens:
-                filled.append(hit)
-                left -= costs[hit]
+            would = told_once([*taken, hit])
+            is_cheap = sum(costs[one] for one in would) <= max_tokens  # at least that is what they cost
+            if len(would) <= limit and is_cheap and count_tokens(compose(would)) <= max_tokens:
+                taken.append(hit)
+                filled = would
         return filled
 
     costs = _Costs()
@@ -168,9 +173,9 @@ def _cut(hit: MemoryHit, longest: int, fits: Callable[[MemoryHit], bool]) -> Mem
     """The hit with as much of its content as fits, or None where not even a few words do."""
 
     def shortened(length: int) -> MemoryHit:
-        return replace(hit, record=replace(hit.record, content=hit.record.content[:length].rstrip() + _CUT_MARK))
+        return replace(hit, excerpt=hit.content[:length].rstrip() + _CUT_MARK)
 
-    fitting, too_long = 0, min(len(hit.record.content), longest)
+    fitting, too_long = 0, min(len(hit.content), longest)
     while too_long - fitting > 1:
         middle = (fitting + too_long) // 2
         fitting, too_long = (middle, too_long) if fits(shortened(middle)) else (fitting, middle)
@@ -178,8 +183,7 @@ def _cut(hit: MemoryHit, longest: int, fits: Callable[[MemoryHit], bool]) -> Mem
 
 
 def _line(hit: MemoryHit) -> str:
-    record = hit.record
-    return spoken(record.source if record.kind == "interaction" else None, record.content)
+    return spoken(hit.record.source if hit.record.kind == "interaction" else None, hit.content)
 
 
 def spoken(source: str | None, text: str, longest: int | None = None) -> str:

@@ -17,8 +17,9 @@ from ._embeddings import Vector, Vectors
 from ._lexical import KeywordIndex, KeywordMatches
 from ._locks import ReadWriteLock
 from ._nearest import VectorIndex
+from ._passages import without
 from ._ranking import PARTS, Candidates
-from ._records import FACTS, MemoryRecord, Selection, listed, with_own_metadata
+from ._records import MemoryRecord, Selection, told_facts, with_own_metadata
 from ._store import Near, Shelf, ShelfName
 from ._threads import in_thread
 
@@ -338,9 +339,14 @@ class Catalogue:
         """Whether there is a record of that id, but not a current one."""
         return id in self._shelf_of and id not in self._records
 
-    def is_outdated(self, record: MemoryRecord) -> bool:
-        """Whether it is a message, and something that it told was superseded, ended or forgotten since."""
-        return self.is_built and any(id not in self._records for id in listed(record, FACTS))
+    def holding_part(self, record: MemoryRecord) -> str:
+        """Return what of a memory still holds: of a message nothing that was superseded, ended or forgotten since."""
+        told = told_facts(record) if self.is_built and record.kind == "interaction" else {}
+        gone = [span for id, span in told.items() if id not in self._records]
+        spans = [span for span in gone if span is not None]
+        if len(spans) < len(gone):
+            return ""  # nobody knows where in the message it stands
+        return without(record.content, spans) if spans else record.content
 
     def ask(
         self,

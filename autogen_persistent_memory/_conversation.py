@@ -5,34 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, FunctionExecutionResultMessage, LLMMessage, SystemMessage, UserMessage
 
+from ._passages import clauses, sentences
 from ._patterns import lazy
-from ._records import MemoryRecord
+from ._records import QUOTE, MemoryRecord
+from ._variety import in_any_person
 
 BLOCK_SOURCE = "memory"
 NOTHING_FOUND = "No relevant memories found."
-_LONG = 5_000
 _SHORT = 1_000
-_REQUEST = lazy(
-    r"""
-    \W* (?: (?:please|now|then|and|ok|okay|so|hey|hi|hello) \W+ )*
-    (?: (?:can|could|would|will) \s you
-      | i (?:\s would|['’]d) \s like \s (?:you\s)? to | i \s (?:want|need) \s you \s to
-      | let(?:['’]s| \s us | \s me)
-      | add | analy[sz]e | answer | ask | build | calculate | change | check | compare | continue | convert | create | debug
-      | define | delete | describe | do | draft | explain | find | fix | generate | give | go | help | implement | improve
-      | keep | list | look | make | open | plan | print | proceed | provide | put | read | recommend | refactor | remind
-      | remove | rename | repeat | replace | rewrite | run | say | search | send | set | show | solve | start | stop
-      | suggest | summari[sz]e | take | tell | test | translate | try | turn | update | use | write
-    ) \b
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-_SENTENCE_END = lazy(r"(?<=[.!?\n])")
 _HANDOFF = lazy(r"Transferred to \S+, adopting the role of |relevant previous messages\Z")
 _REFUSED = "The memory could not do that: "
 _NAMED = lazy(r"\(id: ([0-9a-f]{32})\)$", re.MULTILINE)
@@ -139,42 +124,31 @@ def is_handoff(text: str) -> bool:
     return _HANDOFF.match(text) is not None
 
 
-def tells_something(text: str) -> bool:
-    """Whether a message holds a sentence that is neither a question nor a request; a very long one does."""
-    return len(text) > _LONG or _tells_something(text)
-
-
-@lru_cache(maxsize=2048)
-def _tells_something(text: str) -> bool:
-    return any(
-        sentence.strip() and not sentence.endswith("?") and not _REQUEST.match(sentence)
-        for sentence in _SENTENCE_END.split(text)
-    )
-
-
 class VisibleText:
     """What these messages tell the model anyway."""
 
     def __init__(self, messages: Iterable[LLMMessage]) -> None:
         self._named: set[str] = set()
+        self._stated: set[tuple[str, ...]] = set()
+        self._said: set[str] = set()
         told: list[str] = []
         recalled: list[str] = []
-        self._said: set[str] = set()
         for message in messages:
             if isinstance(message, FunctionExecutionResultMessage):
                 self._named.update(id for result in message.content for id in _NAMED.findall(result.content))
                 continue
             text = text_of(message)
-            whole, without_questions = _read(text) if len(text) <= _SHORT else _read.__wrapped__(text)
-            self._said.add(whole)
-            told.append(without_questions)
+            read = _read(text) if len(text) <= _SHORT else _Read(_plain(text), _plain(_without_questions(text)))
+            self._said.add(read.whole)
+            self._stated |= read.stated
+            told.append(read.told)
             if block_id_of(message) is not None:
-                recalled.append(whole)
+                recalled.append(read.whole)
         self._told = "\n".join(told)  # which plain text does not hold
         self._told_or_recalled = "\n".join([self._told, *recalled])
 
     def shows(self, record: MemoryRecord) -> bool:
-        """Whether a memory stands there, as whole words.
+        """Return whether a memory stands there, as whole words, or the words that it was drawn from.
 
         A question tells nothing, it wants to be told; so a fact does not count as visible where it is only asked for. A
         message that asks does, where it was said or another memory shows it.
@@ -182,21 +156,43 @@ class VisibleText:
         if record.id in self._named:
             return True
         wanted = _plain(record.content)
-        is_message = record.kind == "interaction"
-        if is_message and wanted in self._said:
+        if record.kind == "interaction":
+            return wanted in self._said or _stands_in(self._told_or_recalled, wanted)
+        return _stands_in(self._told, wanted) or self._tells(record)
+
+    def _tells(self, fact: MemoryRecord) -> bool:
+        """Return whether somebody says it in words of their own: those it was drawn from, or the same in the first person."""
+        quote = fact.metadata.get(QUOTE)
+        if isinstance(quote, str) and quote and any(_stands_in(said, _plain(quote)) for said in self._said):
             return True
-        text = self._told_or_recalled if is_message else self._told
-        return wanted in text and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text) is not None
+        stated = in_any_person(fact.content)
+        return bool(stated) and stated in self._stated
+
+
+class _Read(NamedTuple):
+    """A text in plain, the same without what it asks, and what its clauses state."""
+
+    whole: str
+    told: str
+    stated: frozenset[tuple[str, ...]] = frozenset()
 
 
 @lru_cache(maxsize=2048)
-def _read(text: str) -> tuple[str, str]:
-    """A text in plain, and without what it asks."""
+def _read(text: str) -> _Read:
+    told = _without_questions(text)
+    stated = frozenset(in_any_person(told[start:end].strip(" ,;")) for start, end in clauses(told))
+    return _Read(_plain(text), _plain(told), stated)
+
+
+def _without_questions(text: str) -> str:
     if "?" not in text:
-        whole = _plain(text)
-        return whole, whole
-    told = " ".join(sentence for sentence in _SENTENCE_END.split(text) if not sentence.endswith("?"))
-    return _plain(text), _plain(told)
+        return text
+    spoken = (text[start:end] for start, end in sentences(text))
+    return " ".join(sentence for sentence in spoken if not sentence.endswith("?"))
+
+
+def _stands_in(text: str, wanted: str) -> bool:
+    return wanted in text and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text) is not None
 
 
 def _plain(text: str) -> str:

@@ -12,7 +12,8 @@ from ._engine import Engine
 from ._errors import PersistentMemoryError, StoreUnavailableError
 from ._extraction import Extractor, Message, RuleExtractor, learned
 from ._outbox import Heard, Outbox, Parcel
-from ._records import FACTS, MESSAGES, MemoryRecord, Selection, draft, stable_id
+from ._passages import locate
+from ._records import FACTS, MESSAGES, QUOTE, SPANS, MemoryRecord, Selection, draft, stable_id
 from ._study import Study, mark_unread
 from ._threads import in_thread
 
@@ -60,24 +61,30 @@ class Delivery:
     def _breaker(self) -> Breaker:
         return self._engine.holdings.connection.breaker
 
-    async def learn(self, heard: Heard, *, late: bool = False) -> list[MemoryRecord]:
-        """Store the facts in a message."""
+    async def learn(self, heard: Heard, *, late: bool = False) -> tuple[Heard, list[MemoryRecord]]:
+        """Store the facts in a message; the message as it is to be stored, and the facts."""
         if not heard.learn:
-            return []
+            return heard, []
         extractor = self._extractor or RuleExtractor()  # another process heard it, and wants them
         message = Message(id=heard.id, source=heard.source, text=heard.text, by_user=heard.by_user, at=heard.at)
-        facts = [
+        facts = await extractor.extract_now(message)
+        if not facts:
+            return heard, []
+        spans = await in_thread(lambda: [locate(fact.quote or fact.content, heard.text) for fact in facts])
+        drafts = [
             learned(
                 fact,
                 id=stable_id(heard.id, fact.content),
                 source=heard.source,
                 session=heard.session,
-                metadata={MESSAGES: [heard.id]},
+                metadata={MESSAGES: [heard.id], QUOTE: heard.text[start:end]},
                 at=heard.at if late else None,
             )
-            for fact in await extractor.extract_now(message)
+            for fact, (start, end) in zip(facts, spans, strict=True)
         ]
-        return await self._engine.remember("profile", facts) if facts else []
+        records = await self._engine.remember("profile", drafts)
+        told = {record.id: span for record, span in zip(records, spans, strict=True)}
+        return heard._replace(learn=False, facts=tuple(told), spans=tuple(told.values())), records
 
     async def store(self, messages: Sequence[Heard]) -> None:
         """Store messages, and leave them to whoever reads them later."""
@@ -93,7 +100,9 @@ class Delivery:
                 source=heard.source,
                 session=heard.session,
                 origin="user" if heard.by_user else "agent",
-                metadata={FACTS: list(dict.fromkeys(heard.facts))} if heard.facts else None,
+                metadata={FACTS: list(heard.facts), SPANS: [list(span) for span in heard.spans]}
+                if heard.facts
+                else None,
                 at=heard.at,
                 id=heard.id,
             )
@@ -181,8 +190,8 @@ class Delivery:
         for heard in (heard for parcel in parcels for heard in parcel.messages):
             if heard.if_new and await self.is_known(heard):
                 continue
-            records = await self.learn(heard, late=True)
-            messages.append(heard._replace(facts=(*heard.facts, *(record.id for record in records))))
+            message, _ = await self.learn(heard, late=True)
+            messages.append(message)
         await self.store(messages)
 
     def _deliver_when_it_answers(self) -> None:

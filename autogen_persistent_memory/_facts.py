@@ -47,6 +47,8 @@ class Fact(NamedTuple):
     """What it puts an end to: with nothing in its place, or, where it tells of a change, what was before."""
     replaces: str | None = None
     """The id of a known memory that it takes the place of."""
+    quote: str | None = None
+    """The words that tell it, as they were said or nearly so."""
 
 
 def _stems(text: str) -> set[str]:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ._block import answer
-from ._conversation import tells_something
 from ._engine import Engine
 from ._extraction import ending
 from ._facts import Fact
 from ._grounding import restates, tidied
+from ._passages import could_answer
 from ._records import Draft, MemoryHit, MemoryRecord, Selection, draft
 from ._rules import extract_facts
 from ._rules.person import first_person
@@ -53,7 +53,7 @@ async def look_up(engine: Engine, query: str, shelves: Sequence[ShelfName], *, l
         limit=limit + _SPARE,
         selection=selection,
         only_relevant=True,
-        unless=lambda record: record.kind == "interaction" and not tells_something(record.content),
+        unless=lambda record: record.kind == "interaction" and not could_answer(record.content, query),
     )
     block = answer(hits, limit=limit, max_tokens=engine.policy.max_tokens)
     engine.reinforce(block.hits)

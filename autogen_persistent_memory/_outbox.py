@@ -46,6 +46,8 @@ class Heard(NamedTuple):
     """Whether facts are still to be drawn from it, as far as that can be done at once."""
     facts: tuple[str, ...] = ()
     """The ids of the facts that were drawn from it."""
+    spans: tuple[tuple[int, int], ...] = ()
+    """Where in the text each of them is told."""
     study: bool = False
     """Whether a model is to read it later."""
     if_new: bool = False
@@ -186,7 +188,14 @@ class Outbox:
 def _message(line: str) -> Heard:
     given = json.loads(line)
     known = {name: given[name] for name in Heard._fields}
-    return Heard(**known | {"at": datetime.fromisoformat(given["at"]), "facts": tuple(given["facts"])})
+    return Heard(
+        **known
+        | {
+            "at": datetime.fromisoformat(given["at"]),
+            "facts": tuple(given["facts"]),
+            "spans": tuple(map(tuple, given["spans"])),
+        }
+    )
 
 
 def outbox_of(given: str | None, whose: Sequence[str]) -> Outbox | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from heapq import heappush, heapreplace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._config import RecallPolicy
 from ._lexical import WEIGHED
@@ -121,6 +121,7 @@ def _hit(
         + policy.recency_weight * how_recent
         + policy.frequency_weight * how_frequent
     )
+    explained: dict[str, Any] = dict(zip(PARTS, parts, strict=True))
     return MemoryHit(
         record=record,
         score=min(1.0, score),
@@ -128,7 +129,7 @@ def _hit(
         recency=how_recent,
         frequency=how_frequent,
         kind_bonus=policy.kind_bonus.get(record.kind, 0.0),
-        **dict(zip(PARTS, parts, strict=True)),
+        **explained,
     )
 
 

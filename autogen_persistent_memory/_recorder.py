@@ -337,13 +337,12 @@ class Recorder:
         async with self._learning:
             for heard in list(self._heard):
                 is_known = heard.if_new and await self._delivery.is_known(heard)
-                records = [] if is_known else await self._delivery.learn(heard)
+                message, records = (heard, []) if is_known else await self._delivery.learn(heard)
                 found |= {record.id: record for record in records}
                 if heard in self._heard:  # else it was put by meanwhile
                     self._heard.remove(heard)
                     if not is_known:
-                        facts = tuple(record.id for record in records)
-                        self._messages.append(heard._replace(learn=False, if_new=False, facts=facts))
+                        self._messages.append(message._replace(learn=False, if_new=False))
         return list(found.values())
 
     async def _write_messages(self) -> None:

@@ -22,6 +22,7 @@ from ._checks import (
     require_text,
 )
 from ._tokens import count_tokens
+from ._words import tells
 
 Origin = Literal["user", "agent", "tool", "extractor", "application"]
 """Who put a memory there: the user's or an agent's own words, a tool call, an extractor, or your code."""
@@ -38,11 +39,14 @@ FACTS = "apm:facts"
 """Under this name the metadata of a captured message lists the ids of the facts that were drawn from it."""
 MESSAGES = "apm:messages"
 """Under this name the metadata of an extracted fact lists the ids of the messages that told it."""
-_TRIVIAL = 20
+SPANS = "apm:spans"
+"""Under this name it lists where in the message each of those facts is told, in the same order."""
+QUOTE = "apm:quote"
+"""Under this name the metadata of an extracted fact holds the words of the message that told it last."""
 
 
 def _is_trivial(kind: str, origin: Origin, content: str) -> bool:
-    return kind == "interaction" and origin in ("user", "agent") and len(content.strip()) <= _TRIVIAL
+    return kind == "interaction" and origin in ("user", "agent") and not tells(content)
 
 
 def utc_now() -> datetime:
@@ -125,13 +129,20 @@ class MemoryHit:
     """What it lost by being a question itself."""
     kind_bonus: float = 0.0
     """Not part of the score; added when hits are put in order, so that preferences come before equal chatter."""
+    excerpt: str | None = None
+    """What of a message still holds, where a fact that it told was superseded, ended or forgotten since."""
+
+    @property
+    def content(self) -> str:
+        """What the memory says: its text, without what does not hold any more."""
+        return self.record.content if self.excerpt is None else self.excerpt
 
     def explain(self) -> str:
         """Why this memory was chosen, in a line or two."""
         parts = ("cosine", "keywords", "session", "neighbours", "speaker", "particulars", "question")
         relevance = " ".join(f"{getattr(self, part):+.2f} {part}" for part in parts if getattr(self, part))
         return (
-            f"{self.score:.2f} {self.record.content!r}\n"
+            f"{self.score:.2f} {self.content!r}\n"
             f"     similarity {self.similarity:.2f} ({relevance}), recency {self.recency:.2f}, "
             f"frequency {self.frequency:.2f}"
         )
@@ -335,6 +346,14 @@ def listed(record: MemoryRecord, name: str) -> list[str]:
     """The ids that are listed in the metadata of a record under a name of ours."""
     ids = record.metadata.get(name, ())
     return [str(id) for id in ids] if isinstance(ids, (list, tuple)) else []
+
+
+def told_facts(message: MemoryRecord) -> dict[str, tuple[int, int] | None]:
+    """The ids of the facts that were drawn from a message, and where it tells each, unless an earlier version captured it."""
+    ids, spans = listed(message, FACTS), message.metadata.get(SPANS, ())
+    if len(spans) != len(ids):
+        return dict.fromkeys(ids)
+    return {id: (int(start), int(end)) for id, (start, end) in zip(ids, spans)}
 
 
 def stable_id(*parts: str) -> str:

@@ -12,6 +12,7 @@ from ._catalogue import Catalogue, Found
 from ._config import RecallPolicy
 from ._embeddings import Embedding, Vector
 from ._holdings import PATIENCE, Holdings
+from ._passages import could_answer
 from ._ranking import Candidates, rank
 from ._records import MemoryHit, MemoryRecord, Query, Selection, with_own_metadata
 from ._resolution import newest_of_each_key
@@ -62,8 +63,13 @@ class Search:
         shelves = [name for name in shelves if catalogue.saw(name) or not (is_exclusive and catalogue.is_built)]
         candidates, filled = await self._candidates(catalogue, shelves, believed)
 
+        is_now = believed.believed_at is None
+
         def is_passed_over(record: MemoryRecord) -> bool:
-            return (unless is not None and unless(record)) or (self._only_relevant and catalogue.is_outdated(record))
+            if unless is not None and unless(record):
+                return True
+            part = catalogue.holding_part(record) if is_now else record.content
+            return part is not record.content and not could_answer(part)
 
         choose = partial(
             rank,
@@ -77,7 +83,7 @@ class Search:
             hits = choose(candidates)
         else:
             hits = await self._up_to_date(catalogue, candidates, filled, believed, choose)
-        return [replace(hit, record=with_own_metadata(hit.record)) if hit.record.metadata else hit for hit in hits]
+        return [_as_it_holds(hit, catalogue) if is_now else _own(hit) for hit in hits]
 
     async def _candidates(
         self, catalogue: Catalogue, shelves: Sequence[ShelfName], believed: Selection
@@ -155,3 +161,12 @@ class Search:
                 [record if record is not None and believed.matches(record) else None for record in current]
             )
         return choose(candidates)
+
+
+def _as_it_holds(hit: MemoryHit, catalogue: Catalogue) -> MemoryHit:
+    part = catalogue.holding_part(hit.record)
+    return _own(hit) if part is hit.record.content else replace(_own(hit), excerpt=part)
+
+
+def _own(hit: MemoryHit) -> MemoryHit:
+    return replace(hit, record=with_own_metadata(hit.record)) if hit.record.metadata else hit

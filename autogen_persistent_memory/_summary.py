@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ._conversation import tells_something
+from ._passages import could_answer
 from ._records import FACTS, MemoryRecord, listed
 from ._rules.sentences import sentences
 from ._words import names_within, says_when, terms
@@ -45,7 +45,7 @@ def gist(messages: Sequence[MemoryRecord], most: int) -> list[Sentence]:
         weight = _WITH_FACTS if listed(record, FACTS) else _OF_USER if record.origin == "user" else 1.0
         for text in _beginning(record.content, _MOST_CHARACTERS // len(read)):
             words = terms(text)
-            if len(set(words)) >= _SHORTEST and tells_something(text) and not text.endswith("!"):
+            if len(set(words)) >= _SHORTEST and could_answer(text) and not text.endswith("!"):
                 worth = weight * (1 + bool(names_within(text)) + says_when(text))
                 said.append((Sentence(record.source or "", text), words, worth))
     counts = Counter(word for _, words, _ in said for word in words)

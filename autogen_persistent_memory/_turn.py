@@ -12,10 +12,11 @@ from autogen_core.models import LLMMessage
 
 from ._block import Block, Story, render, room_for_story
 from ._breaker import Breaker, automatic
-from ._conversation import VisibleText, block_id_of, tells_something
+from ._conversation import VisibleText, block_id_of
 from ._deadlines import Budget, within
 from ._engine import Engine
 from ._errors import PersistentMemoryError
+from ._passages import could_answer
 from ._placement import place_block, up_to_date
 from ._question import question
 from ._recap import Recap
@@ -124,7 +125,9 @@ class Turn:
             selection=self._selection,
             only_relevant=True,
             unless=lambda record: (
-                _tells_nothing(record) or story.tells(record) or (visible is not None and visible.shows(record))
+                _answers_nothing(record, query)
+                or story.tells(record)
+                or (visible is not None and visible.shows(record))
             ),
         )
         confident = [hit for hit in hits if hit.score >= policy.min_score]
@@ -236,6 +239,5 @@ def _not_searched(record: MemoryRecord) -> MemoryHit:
     return MemoryHit(record=record, score=0, similarity=0, recency=0, frequency=0)
 
 
-def _tells_nothing(record: MemoryRecord) -> bool:
-    """Whether it is a message that only wants something: nobody needs to be reminded of a question."""
-    return record.kind == "interaction" and not tells_something(record.content)
+def _answers_nothing(record: MemoryRecord, query: Query) -> bool:
+    return record.kind == "interaction" and not could_answer(record.content, query.lead or query.text)

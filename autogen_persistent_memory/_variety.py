@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from ._passages import is_covered
 from ._ranking import relevance
-from ._records import FACTS, MemoryHit, listed
+from ._records import MemoryHit, told_facts
 from ._statements import statement
 from ._words import terms
 
@@ -28,7 +29,7 @@ def varied(hits: Iterable[MemoryHit], wanted: int) -> list[MemoryHit]:
     """
     left = _distinct(sorted(hits, key=relevance, reverse=True))
     worth = [relevance(hit) for hit in left]
-    vocabularies = [_vocabulary(hit.record.content[:_LONG]) for hit in left[:_COMPARED]]
+    vocabularies = [_vocabulary(hit.content[:_LONG]) for hit in left[:_COMPARED]]
     likeness = [0.0] * len(vocabularies)
     chosen: list[MemoryHit] = []
     remaining = list(range(len(vocabularies)))
@@ -41,16 +42,51 @@ def varied(hits: Iterable[MemoryHit], wanted: int) -> list[MemoryHit]:
     return chosen + [left[at] for at in remaining] + left[_COMPARED:]
 
 
+def told_once(hits: Sequence[MemoryHit]) -> list[MemoryHit]:
+    """Return the hits without a message that facts among them cover, or else without the facts that it tells.
+
+    A message that stays takes the place of the best of its facts.
+    """
+    place = {hit.record.id: number for number, hit in enumerate(hits)}
+    gone: set[str] = set()
+    for hit in hits:
+        facts = [id for id in told_facts(hit.record) if id in place]
+        if not facts:
+            continue
+        if is_covered(hit.content, [hits[place[id]].content for id in facts]):
+            gone.add(hit.record.id)
+        else:
+            told = [id for id in facts if _still_tells(hit, id)]
+            gone.update(told)
+            place[hit.record.id] = min(place[id] for id in (hit.record.id, *told))
+    return sorted((hit for hit in hits if hit.record.id not in gone), key=lambda hit: place[hit.record.id])
+
+
+def _still_tells(message: MemoryHit, fact: str) -> bool:
+    if message.excerpt is None:
+        return True
+    start, end = told_facts(message.record)[fact] or (0, 0)
+    return message.record.content[start:end] in message.excerpt
+
+
+def first_told_once(hits: Sequence[MemoryHit], wanted: int) -> Sequence[MemoryHit]:
+    """Return the first of the hits, as many as it takes for so many to be left by `told_once`."""
+    size = fitting = min(wanted, len(hits))
+    while True:
+        left = len(told_once(hits[:size]))
+        fitting = size if left <= wanted else fitting
+        if left >= wanted or size == len(hits):
+            return hits[:fitting]
+        size = min(size + wanted - left, len(hits))
+
+
 def _distinct(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
-    """The hits without those that state what one before them does, and without messages whose facts are among them."""
-    hits = list(hits)
-    ids = {hit.record.id for hit in hits}
-    hits = [hit for hit in hits if ids.isdisjoint(listed(hit.record, FACTS))]
+    """The hits without those that state what one before them does."""
     kept: list[MemoryHit] = []
     speakers: defaultdict[tuple[str, ...], set[str | None]] = defaultdict(set)
     for hit in hits:
-        content, source = hit.record.content, hit.record.source
-        said = _said(content) if len(content) <= _LONG else ()
+        content, source = hit.content, hit.record.source
+        said = in_any_person(content) if len(content) <= _LONG else ()
         if not said or not (speakers[said] and (source is None or None in speakers[said] or source in speakers[said])):
             kept.append(hit)
         speakers[said].add(source)
@@ -63,8 +99,8 @@ def _vocabulary(text: str) -> frozenset[str]:
 
 
 @lru_cache(maxsize=2048)
-def _said(content: str) -> tuple[str, ...]:
-    """What a text states of the user or of who speaks, in whichever person."""
+def in_any_person(content: str) -> tuple[str, ...]:
+    """Return what a text states of the user or of who speaks, the same in the first and the third person."""
     words = [_SAME_PERSON.get(word.lower(), word) for word in statement(content)]
     words = [word for word in words if word and word.lower() not in _FILLERS]
     if words and words[0].endswith("s") and words[0].islower():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import lru_cache
 from typing import Any
@@ -10,6 +11,10 @@ from ._patterns import lazy
 
 _WORD = lazy(r"\w+")
 _NAME_WITHIN = lazy(r"(?<=[a-z0-9,;:] )[A-Z]\w+")
+_NEGATION = lazy(r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without)\b|n['’]t\b", re.IGNORECASE)
+_SHORT = 200
+"""Characters beyond which a text tells something, whatever its words are."""
+_FILLERS = frozenset(("realli", "actual", "definit", "absolut", "total", "quit", "also", "basic", "by", "way"))
 _YEAR = lazy(r"(?:19|20)\d\d")
 _TIMES = frozenset(
     """
@@ -58,6 +63,31 @@ STOP_WORDS = frozenset(
     """.split()  # noqa: SIM905
 )
 
+PLEASANTRIES = frozenset(
+    """
+    absolutely afternoon agreed agree ah aha alright amazing appreciate appreciated awesome aye bet brilliant bye cheers
+    cool correct course damn day deal definitely dear done evening exactly excellent fab fair fantastic fine glad good
+    goodbye goodnight gosh got gotcha great haha happy hello help helpful helps hey hi hiya hmm hooray huh indeed k kk
+    later lol lot lovely luck makes morning nah nice night nope oh ok okay ooh oops perfect please pleasure pls
+    problem really right roger see sense sorry sounds splendid sup super sure ta thank thanks thankyou thx totally true
+    tysm understood wait welcome well wonderful works wow wrong yay yea yeah yep yes yo yup
+    abend alles bitte dank danke dir einverstanden genau gerne gern gut guten hallo ja jawohl klar morgen moin nein prima
+    schön sehr servus stimmt super tag tschüss verstanden vielen
+    acuerdo adiós bien buenas bueno buenos claro días entendido favor gracias hola mucho muchas noches perfecto
+    sí tardes vale
+    accord adieu beaucoup bien bonjour bonsoir bonne compris entendu merci non oui parfait plaît salut svp très
+    bom boa certo claro dia entendi noite obrigada obrigado olá oi sim tarde tchau tudo
+    """.split()  # noqa: SIM905
+)
+"""Words of greetings, thanks and assent: a message of nothing else tells nothing."""
+_SPACELESS_PLEASANTRY = lazy(
+    "ありがとう(?:ございま(?:す|した))?|お願いします|おねがいします|おはよう(?:ございます)?|こんにちは|こんばんは|さようなら"
+    "|すみません|ごめん(?:なさい)?|わかりました|分かりました|了解(?:です|しました)?|はい|いいえ|うん|そうです|いいです"
+    "|谢谢(?:你|您)?|謝謝(?:你|您)?|不客气|你好|您好|早上好|晚上好|晚安|再见|好的|可以|没问题|沒問題|知道了|明白(?:了)?|是的|好"
+    "|안녕(?:하세요|히)?|감사(?:합니다|해요)?|고마워(?:요)?|네|예|아니(?:요|오)?|좋아(?:요)?|알겠(?:습니다|어요)"
+    "|[はねよわかなのです啊呀吧哦嗯啦嘛呢了吗요]"
+)
+
 
 def terms(text: str) -> list[str]:
     """The words of a text that can tell memories apart, as the index knows them.
@@ -95,6 +125,27 @@ def says_when(text: str) -> bool:
 def has_terms(text: str) -> bool:
     """Whether `terms` finds anything."""
     return any(not word.isascii() or word not in STOP_WORDS for word in _WORD.findall(text.casefold()))
+
+
+def tells(text: str) -> bool:
+    """Return whether a text holds anything beyond function words, greetings and assent: a content word, a number, a name."""
+    return _beyond_pleasantries(text) if len(text) <= _SHORT else True
+
+
+def content_words(text: str) -> set[str]:
+    """Return the terms of a text that say something, and "not" where it denies: what another text needs to say as much."""
+    said = {term for term in terms(text) if term not in _FILLERS}
+    return said | {"not"} if _NEGATION.search(text) else said
+
+
+@lru_cache(maxsize=4096)
+def _beyond_pleasantries(text: str) -> bool:
+    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+        if _CJK.search(word):
+            word = _SPACELESS_PLEASANTRY.sub("", word)
+        if word and word not in STOP_WORDS and word not in PLEASANTRIES:
+            return True
+    return any(name.casefold() not in PLEASANTRIES for name in names_within(text))
 
 
 def is_name(word: str) -> bool:

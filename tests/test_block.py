@@ -37,12 +37,12 @@ def test_ages_are_said_in_words(age: timedelta, words: str) -> None:
 
 
 def test_pasted_memories_are_one_line_each_and_none_says_so() -> None:
-    assert paste([hit("Likes tea"), hit("Two\nlines")]).text == "- Likes tea\n- Two lines"
-    assert paste([]).text == "No relevant memories found."
+    assert paste([hit("Likes tea"), hit("Two\nlines")], 5).text == "- Likes tea\n- Two lines"
+    assert paste([], 5).text == "No relevant memories found."
 
 
 def test_an_interaction_names_its_speaker() -> None:
-    assert paste([hit("Hello", kind="interaction", source="Ann")]).text == "- Ann: Hello"
+    assert paste([hit("Hello", kind="interaction", source="Ann")], 5).text == "- Ann: Hello"
 
 
 def test_the_block_is_headed_delimited_grouped_by_kind_and_dated() -> None:

@@ -105,7 +105,7 @@ def test_what_becomes_trivial_never_answers_and_what_tells_something_again_does(
         return a_record(content, id="said", kind="interaction", origin="user")
 
     catalogue = a_catalogue([said("I drink green tea every day"), a_record("milk")], [EAST, NORTH])
-    catalogue.put("profile", [said("tea")])
+    catalogue.put("profile", [said("ok, thanks")])
     assert set(part(catalogue.candidates(asked(catalogue, "tea"), EAST, "toy", {}), "cosine")) == {"milk"}
     catalogue.put("profile", [said("I drink black tea every day")])
     assert catalogue.without_vector("profile", "toy", 5) == ["said"]

@@ -54,7 +54,7 @@ async def test_what_is_asked_for_word_by_word_comes_first_though_the_index_misse
         embedding=CallableEmbedding(vectors, id="misses"),
         policy=RecallPolicy(candidates=3),
     )
-    await memory.remember_many([*(f"w0 wrote n{number}" for number in range(140, 150)), wanted])
+    await memory.remember_many([*(f"w0 wrote n{number}" for number in range(100, 150)), wanted])
     asked.append(wanted)
     assert (await memory.recall(wanted, limit=1)).hits[0].record.content == wanted
 

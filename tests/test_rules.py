@@ -210,6 +210,7 @@ def test_a_decision_keeps_its_reason() -> None:
         kind="decision",
         tags=("decision",),
         key="project/database",
+        quote="We decided to use PostgreSQL because we need JSONB",
     )
 
 

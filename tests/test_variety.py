@@ -1,4 +1,5 @@
 import time
+from dataclasses import replace
 
 import pytest
 from toys import NOW, hit
@@ -6,7 +7,7 @@ from toys import NOW, hit
 from autogen_persistent_memory import MemoryHit, RecallPolicy
 from autogen_persistent_memory._block import render
 from autogen_persistent_memory._records import FACTS
-from autogen_persistent_memory._variety import varied
+from autogen_persistent_memory._variety import told_once, varied
 
 
 def contents(*hits: MemoryHit) -> list[str]:
@@ -60,10 +61,33 @@ def test_one_much_like_another_comes_after_what_is_nearly_as_relevant() -> None:
     assert contents(*alike, weak)[-1] == "The user has a cat"
 
 
-def test_a_message_whose_facts_are_shown_is_left_out() -> None:
-    fact = hit("The user lives in Oslo, where it rains", 0.5)
-    message = hit("Well, I live in Oslo, and it rains here", 0.9, kind="interaction", metadata={FACTS: ["x"]})
-    assert contents(message, fact) == ["The user lives in Oslo, where it rains"]
+def a_message(content: str, *facts: str, **fields: object) -> MemoryHit:
+    told = hit(content, 0.9, kind="interaction", metadata={FACTS: list(facts)}, **fields)
+    return replace(told, record=replace(told.record, id="message"))
+
+
+def test_a_message_is_left_out_where_its_facts_say_all_that_it_tells() -> None:
+    fact = hit("The user lives in Oslo", 0.5)
+    assert told_once([a_message("Hi! Well, I live in Oslo.", "x"), fact]) == [fact]
+    assert told_once([fact, a_message("I live in Oslo. Can you help me?", "x")]) == [fact]
+
+
+def test_a_message_that_tells_more_takes_the_place_of_its_facts() -> None:
+    fact, other = (
+        hit("The user lives in Oslo", 0.5),
+        replace(hit("Likes tea"), record=replace(hit("Likes tea").record, id="y")),
+    )
+    message = a_message("I live in Oslo, near 12 Elm Street", "x")
+    assert told_once([fact, other, message]) == [message, other]
+
+
+def test_facts_dropped_for_a_message_come_back_where_it_does_not_fit() -> None:
+    fact, message = (
+        hit("The user lives in Oslo", 0.9),
+        a_message("I live in Oslo. " + "The sea is grey today. " * 40, "x"),
+    )
+    policy = RecallPolicy(max_tokens=120)
+    assert render([fact, message], block_id="a", policy=policy, now=NOW).hits == (fact,)
 
 
 def test_many_hits_do_not_take_long() -> None:

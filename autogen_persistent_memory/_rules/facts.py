@@ -199,4 +199,5 @@ def _fact(
     more: tuple[str, ...] = (),
 ) -> Fact:
     content = third_person(found.told or said, together=together)
-    return Fact(content=content, kind=found.kind, tags=tuple(dict.fromkeys((*more, found.tag))), key=key, ends=ends)
+    tags = tuple(dict.fromkeys((*more, found.tag)))
+    return Fact(content=content, kind=found.kind, tags=tags, key=key, ends=ends, quote=said)
