@@ -57,7 +57,8 @@ class Story(NamedTuple):
 
     def tells(self, record: MemoryRecord) -> bool:
         """Whether a message stands in it."""
-        return record in self.told or (bool(self.summary) and spoken(record.source, record.content) in self.summary)
+        is_told = any(record.id == told.id for told in self.told)
+        return is_told or (bool(self.summary) and spoken(record.source, record.content) in self.summary)
 
 
 def paste(hits: Sequence[MemoryHit], limit: int, max_tokens: int | None = None) -> Block:

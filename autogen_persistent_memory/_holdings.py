@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
 from ._catalogue import Catalogue, Found
-from ._embeddings import Vectors
+from ._embeddings import Vector, Vectors
 from ._errors import PersistentMemoryError
 from ._records import MemoryRecord, Selection, in_order
 from ._store import ANY_EMBEDDING, SHELVES, Connection, Embed, Shelf, ShelfName, Values
 from ._threads import in_thread
+from ._vectors import lacks_meaning
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -248,6 +249,10 @@ class Holdings:
                         without = partial(catalogue.without_vector, name, self._embedding_id, _VECTORS_AT_ONCE)
                         ids = await in_thread(without)
                         vectors = await shelf.vectors(ids)
+                        meaningless = await in_thread(partial(_without_meaning, catalogue, vectors))
+                        if meaningless:
+                            await shelf.reindex(meaningless, self._embed)
+                            vectors |= await shelf.vectors(meaningless)
                         await in_thread(partial(catalogue.place, name, self._embedding_id, vectors))
                         are_there = 0 < len(ids) == len(vectors)
         except PersistentMemoryError as error:
@@ -273,6 +278,11 @@ class Holdings:
                 self._namespace,
                 error,
             )
+
+
+def _without_meaning(catalogue: Catalogue, vectors: Mapping[str, Vector]) -> list[str]:
+    known = ((catalogue.record(id), vector) for id, vector in vectors.items())
+    return [record.id for record, vector in known if record is not None and lacks_meaning(record, vector)]
 
 
 class _Numbers(dict[tuple[ShelfName, str], int]):

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 
@@ -55,7 +56,13 @@ class Recap:
     async def story(self, visible: VisibleText, budget: int) -> Story:
         """What an agent that sees these messages has missed, within so many tokens."""
         messages = await self._engine.holdings.messages(self._session, self._engine.clock())
-        missed = await in_thread(lambda: [record for record in messages if not visible.shows(record)])
+        catalogue = await self._engine.holdings.catalogue()
+
+        def holding() -> list[MemoryRecord]:
+            parts = ((record, catalogue.holding_part(record)) for record in messages if not visible.shows(record))
+            return [replace(record, content=part) for record, part in parts if part]
+
+        missed = await in_thread(holding)
         if not missed:
             return Story()
         summary, done = await self._minutes()

@@ -11,6 +11,8 @@ from ._embeddings import Embedding, Vector, Vectors
 from ._records import Draft, MemoryRecord
 
 _ANY_TEXT = "any text"
+_SHORT_IN_0_1 = 30
+"""Characters of the longest message that 0.1 took for trivial, with some space around it."""
 
 
 async def embedded(items: Sequence[Draft] | Sequence[MemoryRecord], embedding: Embedding) -> Vectors:
@@ -21,6 +23,13 @@ async def embedded(items: Sequence[Draft] | Sequence[MemoryRecord], embedding: E
         return list(vectors)
     dimensions = len(await embedding.embed_query(_ANY_TEXT))
     return [_unlike_any(item.content, dimensions) if item.is_trivial else next(vectors) for item in items]
+
+
+def lacks_meaning(record: MemoryRecord, vector: Vector) -> bool:
+    """Return whether a message that tells something has a vector like no other: 0.1 gave one to all short messages."""
+    if record.is_trivial or record.kind != "interaction" or len(record.content) > _SHORT_IN_0_1:
+        return False
+    return all(abs(one - other) < 1e-4 for one, other in zip(vector, _unlike_any(record.content, len(vector))))
 
 
 def _unlike_any(content: str, dimensions: int) -> Vector:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from autogen_core import CancellationToken
 from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.models import UserMessage
 
-from autogen_persistent_memory import PersistentMemory, TemporaryStore, memory_tools
+from autogen_persistent_memory import EmbeddedStore, PersistentMemory, TemporaryStore, memory_tools
 
 MIXED = [
     ("Hi, I'm Ann. My order #4471 hasn't arrived.", "What is my order number?", "4471"),
@@ -217,3 +219,26 @@ async def test_a_fact_noted_in_the_third_person_is_visible_where_the_user_says_i
         [UserMessage(content="Hi! I really prefer TypeScript. Which linter fits?", source="user")]
     )
     assert (await memory.update_context(context)).memories.results == []
+
+
+async def test_a_conversation_is_retold_without_what_does_not_hold_any_more() -> None:
+    memory = await after(OUTDATED, "I moved to Lisbon.", namespace="retold")
+    fresh = UnboundedChatCompletionContext([UserMessage(content="Go on, please.", source="user")])
+    told = [str(content.content) for content in (await memory.session.update_context(fresh)).memories.results]
+    assert told == ["… but my piano stands in Potsdam.", "I moved to Lisbon."]
+
+
+async def test_a_short_message_that_0_1_gave_no_meaning_is_found_by_meaning_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as as_in_0_1:
+        as_in_0_1.setattr("autogen_persistent_memory._records.tells", lambda text: len(text.strip()) > 20)
+        async with PersistentMemory("ann", session="s", store=EmbeddedStore(tmp_path), extractor=None) as memory:
+            await memory.extract("The code is bluebird")
+    async with PersistentMemory("ann", session="t", store=EmbeddedStore(tmp_path)) as memory:
+        for _ in range(300):  # its vectors are read, and made where they are missing, in the background
+            (hit,) = await memory.recall("password")
+            if hit.cosine > 0.2:
+                break
+            await asyncio.sleep(0.01)
+        assert hit.cosine > 0.2
