@@ -16,7 +16,7 @@ from autogen_core.models import AssistantMessage, LLMMessage
 
 from ._conversation import without_thoughts
 from ._locks import CrossLoopLock
-from ._utterances import Utterance, is_utterance
+from ._utterances import Utterance, is_turn
 
 _MOST_PLACES = 256
 MOST_UNCAPTURED = 100
@@ -69,7 +69,7 @@ class Place:
         is reset starts over with new messages, though they may say the same. Only where all of the conversation stands
         there again, and the agent took part in it, its state was saved and loaded.
         """
-        said = self._said_in(messages)
+        said = self._turns_in(messages)
         before = [*self._heard, *self.left_behind(messages)]
         may_be_copies = self._live is None or any(
             isinstance(message, AssistantMessage) for message in without_thoughts(messages)
@@ -91,7 +91,7 @@ class Place:
         """What was said here last and cannot be heard any more, since the conversation was taken away with it."""
         if self._live is None:
             return []
-        said = self._said_in(self._live)
+        said = self._turns_in(self._live)
         if len(said) <= len(self._heard) or any(now is not then for now, then in zip(said, self._heard)):
             return []
         there = set(map(id, messages))
@@ -99,13 +99,13 @@ class Place:
 
     def note(self, messages: Sequence[LLMMessage], live: list[LLMMessage] | None) -> None:
         """These messages are heard now. `live` is the list to which a context will add the next ones."""
-        self._heard = self._said_in(messages)
+        self._heard = self._turns_in(messages)
         self._heard_ids = frozenset(map(id, self._heard))
         self._live = live
 
-    def _said_in(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+    def _turns_in(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
         known = self._heard_ids  # of messages that are kept, so no other has the same
-        return [message for message in without_thoughts(messages) if id(message) in known or is_utterance(message)]
+        return [message for message in without_thoughts(messages) if id(message) in known or is_turn(message)]
 
     def hold(self, live: list[LLMMessage]) -> None:
         """The context has a new list, to which it will add the next messages; nothing in it is news."""
@@ -167,6 +167,10 @@ class Ledger:
         self._waiting: list[tuple[int, Utterance]] = []
         self._unsaved: list[Utterance] = []
         self.is_loaded = False
+        self.users: set[str] = set()
+        """Who was asked for input in a stream, and so is a person, whatever the policy says."""
+        self.misheard: list[Captured] = []
+        """What such a person said, and may have been captured as an agent's words before that was known."""
         self.provisional: set[str] = set()
         """The ids of what was captured before it was known what earlier processes captured."""
         self.listening = CrossLoopLock()

@@ -32,6 +32,18 @@ def require_text(value: object, name: str) -> str:
     return value
 
 
+def mended(text: str) -> str:
+    """Return the text with U+FFFD in place of each half of a surrogate pair, which cannot be stored.
+
+    Two halves that belong together become the character they stand for.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def optional_text(value: object, name: str) -> str | None:
     """As `require_text`, but None stays None."""
     return None if value is None else require_text(value, name)
@@ -124,15 +136,23 @@ def _check_name(value: object, what: str) -> str:
     return value
 
 
-def encode_json(value: object, name: str) -> str:
+def encode_json(value: object, name: str, *, halves: bool = False) -> str:
     """The value as JSON text from which `decode_json` makes an equal value of the same types.
+
+    Args:
+        value: The value.
+        name: What it is called in errors.
+        halves: Whether texts in it may hold half of a surrogate pair; it is escaped then.
 
     Raises:
         ValueError: The value would not come back the same.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        text.encode("utf-8")
+        if mended(text) != text:
+            if not halves:
+                raise ValueError("it holds half of a surrogate pair, which is not a character")
+            text = json.dumps(value, allow_nan=False)
         same = _same(json.loads(text), value)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{name} cannot be stored as JSON: {error}.") from None

@@ -126,7 +126,8 @@ class RecallPolicy(_Config):
         description="Words broken up in the copy that AutoGen's text terminations read.",
     )
     user_sources: frozenset[str] = Field(
-        default=frozenset({"user"}), description="The names under which the user speaks."
+        default=frozenset({"user", "user_proxy", "human"}),
+        description="The names under which the user speaks. An observed stream tells by itself who is asked for input.",
     )
     query: str | None = Field(
         default=None, description="Always recall with this query instead of what the conversation asks."

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, FunctionExecutionResultMessage, LLMMessage, SystemMessage, UserMessage
 
+from ._checks import mended
 from ._passages import clauses, sentences
 from ._patterns import lazy
 from ._records import QUOTE, MemoryRecord
@@ -69,12 +70,15 @@ def block_id_of(message: LLMMessage) -> str | None:
 
 
 def text_of(message: LLMMessage) -> str:
-    """What is said in a message: its text, or the text parts of a multimodal one. Nothing for tool plumbing."""
+    """What is said in a message: its text, or the text parts of a multimodal one. Nothing for tool plumbing.
+
+    Half a character is replaced: it can be neither embedded nor stored.
+    """
     if not isinstance(message, (SystemMessage, UserMessage, AssistantMessage)):
         return ""
     if isinstance(message.content, str):
-        return without_answers(message.content)
-    return "\n".join(part for part in message.content if isinstance(part, str))
+        return mended(without_answers(message.content))
+    return mended("\n".join(part for part in message.content if isinstance(part, str)))
 
 
 def live_messages(context: ChatCompletionContext) -> list[LLMMessage] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ._breaker import Breaker, patiently
@@ -13,7 +14,7 @@ from ._errors import PersistentMemoryError, StoreUnavailableError
 from ._extraction import Extractor, Message, RuleExtractor, learned
 from ._outbox import Heard, Outbox, Parcel
 from ._passages import locate
-from ._records import FACTS, MESSAGES, QUOTE, SPANS, MemoryRecord, Selection, draft, stable_id
+from ._records import FACTS, MESSAGES, QUOTE, SPANS, MemoryRecord, Selection, draft, listed, stable_id
 from ._study import Study, mark_unread
 from ._threads import in_thread
 
@@ -111,6 +112,27 @@ class Delivery:
         stored = await self._engine.remember("session", drafts)
         if self._study is not None:
             self._study.add([record for record in stored if record.session == self._session])
+
+    async def learn_from_user(self, message: MemoryRecord) -> None:
+        """Store the facts in a message that was stored as an agent's, and mark it as what it is: the user's."""
+        heard = Heard(
+            id=message.id,
+            session=message.session or "",
+            source=message.source or "",
+            text=message.content,
+            by_user=True,
+            at=message.created_at,
+            learn=self._extractor is not None,
+        )
+        facts = [fact.id for fact in await self.learn(heard, late=True)]
+
+        def corrected(record: MemoryRecord) -> MemoryRecord:
+            told = {FACTS: list(dict.fromkeys((*listed(record, FACTS), *facts)))} if facts else {}
+            return replace(record, origin="user", metadata={**record.metadata, **told})
+
+        amended = await self._engine.amend("session", message.id, corrected)
+        if self._study is not None and amended is not None:
+            self._study.correct(amended)
 
     async def is_known(self, heard: Heard) -> bool:
         """Whether its session holds these words of this speaker already."""

@@ -286,6 +286,19 @@ class Engine:
         await self.holdings.note("session", outdated)
         return record
 
+    async def amend(
+        self, shelf: ShelfName, id: str, change: Callable[[MemoryRecord], MemoryRecord]
+    ) -> MemoryRecord | None:
+        """Change fields of a record other than its content; None if there is none of that id."""
+
+        async def amend() -> MemoryRecord | None:
+            changed = [change(record) for record in await self.holdings.shelf(shelf).get([id])]
+            await self.holdings.shelf(shelf).amend(changed)
+            await self.holdings.note(shelf, changed)
+            return changed[0] if changed else None
+
+        return await self._as_a_whole(amend)
+
     # Recalling
 
     async def recall(

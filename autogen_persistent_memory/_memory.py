@@ -22,9 +22,10 @@ from ._resuming import Resumable
 from ._session import SessionMemory
 from ._store import MemoryStore, ShelfName
 from ._stores import store_from_config
-from ._utterances import Transcript, transcript
+from ._utterances import Transcript, people_in, transcript
 
 T = TypeVar("T")
+_USER = "user"
 
 
 class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
@@ -117,8 +118,9 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         Raises:
             ValueError: Something in it is neither a text nor a message.
         """
-        speaker = optional_text(source, "source") or min(self.policy.user_sources, default="user")
-        return await self._recorder.tell(transcript(messages_or_text, speaker))
+        names = self.policy.user_sources
+        speaker = optional_text(source, "source") or (_USER if _USER in names or not names else min(names))
+        return await self._recorder.tell(transcript(messages_or_text, speaker), people_in(messages_or_text))
 
     async def close(self) -> None:
         """Flush and let go of the store. The memory opens itself again when it is used again."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel
 
+from ._checks import mended
 from ._config import ExtractorConfig, ModelExtractorConfig, NoExtractorConfig, RuleExtractorConfig
 from ._errors import PersistentMemoryError
 from ._extraction import Extractor, Message, RuleExtractor
@@ -162,7 +163,7 @@ def _believed(answer: str, evidence: Evidence, known: Sequence[MemoryRecord], be
     facts: list[Fact] = []
     for item in found:
         content, kind = item["content"], item.get("kind")
-        content = tidied(content) if isinstance(content, str) else ""
+        content = tidied(mended(content)) if isinstance(content, str) else ""
         kind = kind if kind in KINDS else "fact"
         told = [record.content for record in known] + [fact.content for fact in (*before, *facts)]
         if (

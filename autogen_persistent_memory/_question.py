@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
@@ -52,23 +52,31 @@ _NEW_TOPIC = lazy(
 )
 
 
-def question(messages: Sequence[LLMMessage], policy: RecallPolicy) -> Query | None:
+def question(
+    messages: Sequence[LLMMessage], policy: RecallPolicy, users: Collection[str] | None = None
+) -> Query | None:
     """What to recall for, or None if nobody asked anything.
 
     That is what the agent was asked last. Where it does not say what it is about, the turn before follows: what the user
     said then, and the answer; and the turns before that, as long as those refer back as well.
+
+    Args:
+        messages: The model context.
+        policy: Which may have a query of its own.
+        users: The names under which the user speaks; by default those of the policy.
     """
     if policy.query is not None:
         return Query(policy.query)
-    said = [message for message in without_thoughts(_recent(messages, policy)) if is_said(message)]
-    asked = _asked(said, policy)
+    users = policy.user_sources if users is None else users
+    said = [message for message in without_thoughts(_recent(messages, users)) if is_said(message)]
+    asked = _asked(said, users)
     if asked is None:
         return None
     whole = text_of(said[asked]).strip()
     text = _without_address(_gist(whole), messages)
     if len(whole) > _LONGEST:
         return Query(text)
-    background = "\n".join(_background(text, said[:asked], policy))
+    background = "\n".join(_background(text, said[:asked], users))
     if not background:
         return Query(text)
     # Said again and again, the message weighs as much as all that it refers back to, and so leads.
@@ -88,21 +96,21 @@ def refers_back(text: str) -> bool:
     return words <= _FEW_WORDS or (words < _ENOUGH_WORDS and _REFERENCE.search(text) is not None)
 
 
-def _recent(messages: Sequence[LLMMessage], policy: RecallPolicy) -> Sequence[LLMMessage]:
+def _recent(messages: Sequence[LLMMessage], users: Collection[str]) -> Sequence[LLMMessage]:
     """The messages that can matter: those since the user said something, and before that as far as it may refer back."""
     turns = 0
     for index in range(len(messages) - 1, -1, -1):
-        if _is_user(messages[index], policy) and is_said(messages[index]):
+        if _is_user(messages[index], users) and is_said(messages[index]):
             turns += 1
             if turns > _TURNS_BACK:
                 return messages[index:]
     return messages
 
 
-def _asked(said: Sequence[LLMMessage], policy: RecallPolicy) -> int | None:
+def _asked(said: Sequence[LLMMessage], users: Collection[str]) -> int | None:
     """Which message asks the agent: the user's latest; with none in sight a teammate's, who may have gone on talking."""
     heard = [index for index, message in enumerate(said) if isinstance(message, UserMessage)]
-    by_user = [index for index in heard if _is_user(said[index], policy)]
+    by_user = [index for index in heard if _is_user(said[index], users)]
     if by_user:
         return by_user[-1]
     answered = max((index for index, message in enumerate(said) if isinstance(message, AssistantMessage)), default=-1)
@@ -110,8 +118,8 @@ def _asked(said: Sequence[LLMMessage], policy: RecallPolicy) -> int | None:
     return max(questions or heard, default=None)
 
 
-def _is_user(message: LLMMessage, policy: RecallPolicy) -> bool:
-    return isinstance(message, UserMessage) and message.source in policy.user_sources
+def _is_user(message: LLMMessage, users: Collection[str]) -> bool:
+    return isinstance(message, UserMessage) and message.source in users
 
 
 def _without_address(text: str, messages: Sequence[LLMMessage]) -> str:
@@ -127,10 +135,10 @@ def _without_address(text: str, messages: Sequence[LLMMessage]) -> str:
     return re.sub(rf"(?<!\w)@(?:{either})\b[,:]?\s*|^(?:{either})[,:]\s+", "", text).strip() or text
 
 
-def _background(text: str, before: Sequence[LLMMessage], policy: RecallPolicy) -> Iterator[str]:
+def _background(text: str, before: Sequence[LLMMessage], users: Collection[str]) -> Iterator[str]:
     """What was said in the turns that a message refers back to, the latest turn first."""
     for _ in range(_TURNS_BACK):
-        starts = [index for index, message in enumerate(before) if _is_user(message, policy)]
+        starts = [index for index, message in enumerate(before) if _is_user(message, users)]
         if not starts or not refers_back(text):
             return
         before, (earlier, *replies) = before[: starts[-1]], before[starts[-1] :]

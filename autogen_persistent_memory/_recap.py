@@ -12,6 +12,7 @@ from dataclasses import replace
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 
 from ._block import Story, spoken
+from ._checks import mended
 from ._conversation import VisibleText
 from ._deadlines import ended
 from ._engine import Engine
@@ -133,7 +134,7 @@ class Recap:
         asked = "\n".join([f"Minutes so far: {summary or 'none'}", "New messages:", *lines, "The new minutes:"])
         prompt: list[LLMMessage] = [SystemMessage(content=INSTRUCTIONS), UserMessage(content=asked, source="user")]
         result = await asyncio.wait_for(self.model.create(prompt), CALL_SECONDS)
-        text = " ".join(result.content.split())[:_LONGEST_SUMMARY] if isinstance(result.content, str) else ""
+        text = " ".join(mended(result.content).split())[:_LONGEST_SUMMARY] if isinstance(result.content, str) else ""
         if not text:
             return False
         minutes = json.dumps({"text": text, "up_to": batch[-1].sequence})

@@ -7,7 +7,7 @@ import logging
 import math
 import uuid
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -29,7 +29,7 @@ from ._secrets import redact
 from ._states import State, thread_of, waiting_in
 from ._study import Study
 from ._threads import in_thread
-from ._utterances import Utterance, said_by, said_in, said_in_dump
+from ._utterances import Utterance, asked_in, said_by, said_in, said_in_dump
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -52,6 +52,7 @@ class Recorder:
         engine.chores.append(self._delivery)
         self._books: Ledger | None = None
         self._loading: asyncio.Task[None] | None = None
+        self._asked: set[str] = set()
         self._overheard: list[tuple[object, deque[Utterance], int]] = []
         self._glimpses: dict[int, tuple[ChatCompletionContext, list[LLMMessage]]] = {}
         self._heard: list[Heard] = []
@@ -125,11 +126,24 @@ class Recorder:
         if self._books is not None and live is not None:
             self._books.place_of(context).hold(live)
 
+    @property
+    def users(self) -> frozenset[str]:
+        """The names under which the user speaks: those of the policy, and of people who were asked for input."""
+        shared = set[str]() if self._books is None else self._books.users
+        return self._engine.policy.user_sources.union(self._asked, shared)
+
+    def _is_user(self, names: Iterable[str]) -> None:
+        self._asked.update(names)
+        if self._books is not None:
+            self._books.users |= self._asked
+
     async def observe(self, stream: AsyncIterable[T]) -> AsyncGenerator[T, None]:
         """Pass a stream through, and take in what is said in it, beside it: the stream never waits."""
         hearing = Hearing(self)
         try:
             async for item in stream:
+                if (asked := asked_in(item)) is not None:
+                    self._is_user([asked])
                 utterance = said_by(item)
                 if utterance is not None:
                     hearing.add(utterance)
@@ -144,16 +158,43 @@ class Recorder:
 
     async def overhear(self, whose: object, utterances: deque[Utterance], since: int) -> None:
         """Take in what was said in a stream that began at a moment, one after the other."""
-        await self._take_down(whose, utterances, since, await self._ledger())
+        ledger = await self._ledger()
+        await self._take_down(whose, utterances, since, ledger)
         await self._learn()
+        await self._learn_from_misheard(ledger)
 
     async def _take_down(self, whose: object, utterances: deque[Utterance], since: int, ledger: Ledger) -> None:
         place = ledger.place_of(whose, since=since)
         while utterances:
             async with ledger.listening:
-                clean = await self._clean([utterances[0]])
-                self._note(ledger.hear(place, clean), ledger)
+                (said,) = await self._clean([utterances[0]])
+                captured = ledger.hear(place, [said])
+                self._note(captured, ledger)
                 utterances.popleft()
+                known = ledger.last(said) if said.source in ledger.users and not captured else None
+                if known is not None:
+                    ledger.misheard.append(known)
+
+    async def _learn_from_misheard(self, ledger: Ledger) -> None:
+        """Learn from what agents heard before this process knew that it was a person who said it.
+
+        A team goes on while its stream is read, and may be ahead of the reader, who is told who was asked for input.
+        """
+        if not ledger.misheard:
+            return
+        await self._write_messages()
+        for known in list(ledger.misheard):
+            record = await self._stored(known)
+            if record is None:  # another memory captured it, and has not stored it yet
+                continue
+            if record.origin != "user":
+                await self._delivery.learn_from_user(record)
+            ledger.misheard.remove(known)
+
+    async def _stored(self, known: Captured) -> MemoryRecord | None:
+        found = await self._engine.find([self._id(known)], ["session"])
+        found = found or await self._delivery.said_before(self._session, *known.utterance[:2])
+        return found[0] if found else None
 
     async def gave_up(self, whose: object, left: deque[Utterance], since: int) -> None:
         """What was said in a stream could not be stored in time."""
@@ -197,8 +238,9 @@ class Recorder:
         await self._learn()
         await self._write_messages()
 
-    async def tell(self, utterances: Sequence[Utterance]) -> list[MemoryRecord]:
-        """Take in a finished transcript; the facts it tells."""
+    async def tell(self, utterances: Sequence[Utterance], people: Iterable[str] = ()) -> list[MemoryRecord]:
+        """Take in a finished transcript, in which these people were asked for input; the facts it tells."""
+        self._is_user(people)
         ledger = await self._ledger()
         async with ledger.listening:
             self._note(ledger.hear_transcript(await self._clean(utterances)), ledger)
@@ -219,9 +261,9 @@ class Recorder:
             is_new = ledger.hear_again(self, said)
         if not is_new and known is not None:
             await self.catch_up()
-            captured = await self._engine.find([self._id(known)], ["session"])
-            if captured := captured or await self._delivery.said_before(self._session, *said[:2]):
-                return captured[0]
+            captured = await self._stored(known)
+            if captured is not None:
+                return captured
         (record,) = await self._engine.remember("session", [message])
         return record
 
@@ -283,6 +325,7 @@ class Recorder:
         self._writing = None
         await self._learn()
         await self._write_messages()
+        await self._learn_from_misheard(await self._shared_books())
 
     async def put_by(self) -> bool:
         """Keep what could not be stored yet where it outlives the process, if there is such a place; whether it is safe.
@@ -380,6 +423,7 @@ class Recorder:
         if self._books is None:
             name = f"{self._engine.namespace}\nledger\n{self._session}"
             self._books = await self._engine.holdings.connection.shared(name, Ledger)
+            self._books.users |= self._asked
         return self._books
 
     async def _load(self, books: Ledger) -> None:
@@ -413,7 +457,7 @@ class Recorder:
             session=self._session,
             source=source,
             text=text,
-            by_user=source in self._engine.policy.user_sources,
+            by_user=source in self.users,
             at=self._engine.clock(),
             learn=captured.is_fresh and self._extractor is not None,
             study=self._study is not None,

@@ -25,7 +25,7 @@ def to_text(state: State) -> str:
     Raises:
         ValueError: It cannot be written as JSON.
     """
-    text = encode_json(dict(state), "the state")
+    text = encode_json(dict(state), "the state", halves=True)  # as models may write them
     if len(text) < _LONG:
         return text
     return _PACKED + base64.b64encode(zlib.compress(text.encode("utf-8"), 1)).decode("ascii")

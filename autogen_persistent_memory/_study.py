@@ -53,6 +53,10 @@ class Study:
         if len(self._waiting) >= self._every or not self._picked_up:
             self._start()
 
+    def correct(self, message: MemoryRecord) -> None:
+        """Read a message that waits as it is now."""
+        self._waiting = [message if waiting.id == message.id else waiting for waiting in self._waiting]
+
     async def finish(self, seconds: float = math.inf) -> bool:
         """Draw what is in the last messages, too, and wait so long for it; it goes on after that. Whether it is over."""
         budget = Budget(seconds)

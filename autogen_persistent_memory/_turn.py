@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from autogen_core.model_context import ChatCompletionContext
@@ -34,6 +34,10 @@ _SPARE = 5
 
 class Listener(Protocol):
     """Who wants to know what is said before memories are recalled for it."""
+
+    @property
+    def users(self) -> Collection[str]:
+        """The names under which the user speaks."""
 
     def glimpse(self, context: ChatCompletionContext) -> None:
         """Note with what a context came up, in case that it cannot be heard in time."""
@@ -91,7 +95,8 @@ class Turn:
         try:
             messages = list(await _in_time(context, policy.deadline, context.get_messages()))
             await one_at_a_time()
-            query = question(messages, policy)
+            users = policy.user_sources if self._listener is None else self._listener.users
+            query = question(messages, policy, users)
             if query is not None or self._listener is not None:
                 await self._prepare()
                 budget = Budget(policy.deadline)

@@ -16,10 +16,12 @@ from autogen_agentchat.messages import (
     StopMessage,
     TextMessage,
     ToolCallSummaryMessage,
+    UserInputRequestedEvent,
 )
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
-from ._conversation import is_handoff, is_said, text_of, without_answers
+from ._checks import mended
+from ._conversation import block_id_of, is_handoff, is_said, text_of, without_answers
 from ._patterns import lazy
 
 _SKIPPED = lazy(r"Skipped \d+ messages\.")
@@ -49,23 +51,31 @@ class Utterance(NamedTuple):
 
 def is_utterance(message: LLMMessage) -> bool:
     """Whether somebody says something here: no block, no system prompt, no tool plumbing, no placeholder of AutoGen's."""
-    return is_said(message) and not (
-        isinstance(message, UserMessage) and message.source == "System" and _SKIPPED.match(text_of(message))
+    return is_said(message) and not _is_placeholder(message)
+
+
+def is_turn(message: LLMMessage) -> bool:
+    """Whether a conversation goes on with this message: an utterance, or somebody's pictures or blank text."""
+    return is_utterance(message) or (
+        isinstance(message, UserMessage) and block_id_of(message) is None and not _is_placeholder(message)
     )
+
+
+def _is_placeholder(message: LLMMessage) -> bool:
+    return isinstance(message, UserMessage) and message.source == "System" and bool(_SKIPPED.match(text_of(message)))
 
 
 def said_in(messages: Iterable[LLMMessage]) -> list[Utterance]:
     """What people and agents say in a model context."""
     return [
-        Utterance(message.source, _printable(text_of(message)), isinstance(message, AssistantMessage))
+        Utterance(mended(message.source), text_of(message).strip(), isinstance(message, AssistantMessage))
         for message in messages
         if isinstance(message, (UserMessage, AssistantMessage)) and is_utterance(message)
     ]
 
 
-def _printable(text: str) -> str:
-    """The text without half characters, which cannot be stored."""
-    return text.encode("utf-8", "replace").decode("utf-8").strip()
+def _said(source: str, text: str) -> Utterance:
+    return Utterance(mended(source), mended(text).strip())
 
 
 def said_by(item: object) -> Utterance | None:
@@ -76,10 +86,15 @@ def said_by(item: object) -> Utterance | None:
         text = "\n".join(part for part in item.content if isinstance(part, str))
     else:
         text = item.to_text()
-    text = _printable(without_answers(text))
-    if not text or (isinstance(item, HandoffMessage) and is_handoff(text)):
+    said = _said(item.source, without_answers(text))
+    if not said.text or (isinstance(item, HandoffMessage) and is_handoff(said.text)):
         return None
-    return Utterance(item.source, text)
+    return said
+
+
+def asked_in(item: object) -> str | None:
+    """Who is asked for input by an item of a stream: a person, whatever their agent is called."""
+    return mended(item.source) if isinstance(item, UserInputRequestedEvent) else None
 
 
 def said_in_dump(message: Mapping[str, Any]) -> Utterance | None:
@@ -106,21 +121,27 @@ def transcript(given: Transcript, speaker: str) -> list[Utterance]:
     return [found for item in items for found in _utterances(item, speaker) if found.text]
 
 
+def people_in(given: Transcript) -> list[str]:
+    """Who was asked for input in a transcript."""
+    items: Sequence[Any] = given.messages if isinstance(given, TaskResult) else given
+    return [] if isinstance(items, str) else [name for item in items if (name := asked_in(item)) is not None]
+
+
 def _utterances(item: Any, speaker: str) -> list[Utterance]:
     if isinstance(item, str):
         roles = list(_ROLE.finditer(item))
         if len(roles) < 2:
-            return [Utterance(speaker, _printable(item))]
+            return [_said(speaker, item)]
         ends = [role.start() for role in roles[1:]] + [len(item)]
         spoken = [(role["who"].lower(), item[role.end() : end]) for role, end in zip(roles, ends, strict=True)]
-        return [Utterance(speaker if who in _USERS else who, _printable(text)) for who, text in spoken]
+        return [_said(speaker if who in _USERS else who, text) for who, text in spoken]
     if isinstance(item, (BaseChatMessage, BaseAgentEvent)):
         found = said_by(item)
         return [] if found is None else [found]
     if isinstance(item, get_args(get_args(LLMMessage)[0])):
         return [utterance._replace(own=False) for utterance in said_in([item])]
     if isinstance(item, Mapping) and isinstance(item.get("content"), str):
-        return [Utterance(str(item.get("source", speaker)), _printable(item["content"]))]
+        return [_said(str(item.get("source", speaker)), item["content"])]
     raise ValueError(
         f"A transcript is made of texts, messages of AutoGen, or mappings with 'source' and 'content', not {item!r}."
     )
