@@ -90,6 +90,14 @@ class EngineMemory(Memory):
             engine, self._shelves, Selection(session=session), block_id, listener=captured_by, recap=recap
         )
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._scope}, store={self._engine.store!r})"
+
+    @property
+    def _scope(self) -> str:
+        """Whose memory it is, as its constructor is told."""
+        return repr(self.namespace)
+
     @property
     def namespace(self) -> str:
         """Whose memories these are."""
@@ -116,6 +124,8 @@ class EngineMemory(Memory):
     ) -> MemoryQueryResult:
         """Recall, in AutoGen's terms. Takes the keywords of `recall()`: limit, kinds, tags, session, min_score, …
 
+        A blank query means nothing in particular: it gives the newest and most used memories.
+
         Each result's metadata is the caller's own, and over it `id`, `score`, `kind`, `created_at` and more as plain
         strings and numbers.
 
@@ -124,8 +134,12 @@ class EngineMemory(Memory):
             asyncio.CancelledError: The token was cancelled.
         """
         check_keywords(kwargs, "query()")
-        text = _stored_form(query)[0] if isinstance(query, MemoryContent) else query
-        found = await cancellable(self.recall(text, **kwargs), cancellation_token)
+        asked = query.content if isinstance(query, MemoryContent) else query
+        if isinstance(asked, str) and not asked.strip():
+            work = self._find(None, **kwargs)
+        else:
+            work = self.recall(_stored_form(query)[0] if isinstance(query, MemoryContent) else query, **kwargs)
+        found = await cancellable(work, cancellation_token)
         return MemoryQueryResult(results=[to_content(hit) for hit in found.hits])
 
     async def recall(
@@ -158,18 +172,45 @@ class EngineMemory(Memory):
             ValueError: An argument is no good.
             PersistentMemoryError: The memories could not be searched.
         """
-        query, counts_as_use = require_text(query, "query"), check_flag(reinforce, "reinforce")
+        return await self._find(
+            require_text(query, "query"),
+            limit=limit,
+            kinds=kinds,
+            tags=tags,
+            session=session,
+            min_score=min_score,
+            max_tokens=max_tokens,
+            at=at,
+            reinforce=reinforce,
+        )
+
+    async def _find(
+        self,
+        query: str | None,
+        *,
+        limit: int | None = None,
+        kinds: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        session: str | None = None,
+        min_score: float | None = None,
+        max_tokens: int | None = None,
+        at: datetime | None = None,
+        reinforce: bool = False,
+    ) -> Recall:
+        counts_as_use = check_flag(reinforce, "reinforce")
         count = self.policy.limit if limit is None else check_count(limit, "limit")
         least = 0.0 if min_score is None else check_share(min_score, "min_score")
         budget = None if max_tokens is None else check_count(max_tokens, "max_tokens")
         selection = self._within_scope(select(kinds=kinds, tags=tags, session=session))
-        hits = await self._engine.recall(
-            query, self._shelves, limit=count + _SPARE, selection=selection, at=check_time(at, "at")
-        )
-        block = paste([hit for hit in hits if hit.score >= least], count, budget)
+        then = check_time(at, "at")
+        if query is None:
+            hits = await self._engine.browse(self._shelves, limit=count + _SPARE, selection=selection, at=then)
+        else:
+            hits = await self._engine.recall(query, self._shelves, limit=count + _SPARE, selection=selection, at=then)
+        block = paste([hit for hit in hits if hit.score >= least], count, budget, self.policy)
         if counts_as_use:
             self._engine.reinforce(block.hits)
-        return Recall(query=query, hits=block.hits, text=block.text)
+        return Recall(query=query or "", hits=block.hits, text=block.text)
 
     def _within_scope(self, selection: Selection) -> Selection:
         if self._only_session is not None and selection.session not in (None, self._only_session):

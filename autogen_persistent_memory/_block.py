@@ -28,6 +28,7 @@ _TAG = lazy(rf"[<＜﹤](?={_BETWEEN.join(('', *'memory'))})", re.IGNORECASE)
 _CONTROL = lazy(r"[\x00-\x1f\x7f-\x9f]")
 _CUT_MARK = " …"
 _SHORTEST_CUT = 20
+_LESSON = "lesson"
 _STORY = 0.6
 """The share of a block that a story may take; the rest is for what is relevant."""
 _LONGEST_TOKEN = 16  # characters; nothing longer can fit
@@ -61,23 +62,25 @@ class Story(NamedTuple):
         return is_told or (bool(self.summary) and spoken(record.source, record.content) in self.summary)
 
 
-def paste(hits: Sequence[MemoryHit], limit: int, max_tokens: int | None = None) -> Block:
+def paste(
+    hits: Sequence[MemoryHit], limit: int, max_tokens: int | None = None, policy: RecallPolicy = RecallPolicy()
+) -> Block:
     """One `- ` line a memory, best first, as many as the limit and the budget allow."""
 
     def compose(chosen: Sequence[MemoryHit]) -> str:
-        return "\n".join(_line(hit) for hit in chosen) or NOTHING_FOUND
+        return "\n".join(_marked_line(hit, policy) for hit in chosen) or NOTHING_FOUND
 
     chosen = first_told_once(sorted(hits, key=relevance, reverse=True), limit)
     return _fit(in_order(chosen), max_tokens, compose, limit)
 
 
-def answer(hits: Sequence[MemoryHit], *, limit: int, max_tokens: int) -> Block:
+def answer(hits: Sequence[MemoryHit], *, limit: int, policy: RecallPolicy) -> Block:
     """What a model that searches is told: as `paste`, without repetitions, each line with the id of its memory."""
 
     def compose(chosen: Sequence[MemoryHit]) -> str:
-        return "\n".join(f"{_line(hit)} {named(hit.record)}" for hit in chosen) or NOTHING_FOUND
+        return "\n".join(f"{_marked_line(hit, policy)} {named(hit.record)}" for hit in chosen) or NOTHING_FOUND
 
-    return _fit(varied(hits, limit), max_tokens, compose, limit)
+    return _fit(varied(hits, limit), policy.max_tokens, compose, limit)
 
 
 def render(
@@ -185,6 +188,12 @@ def _cut(hit: MemoryHit, longest: int, fits: Callable[[MemoryHit], bool]) -> Mem
 
 def _line(hit: MemoryHit) -> str:
     return spoken(hit.record.source if hit.record.kind == "interaction" else None, hit.content)
+
+
+def _marked_line(hit: MemoryHit, policy: RecallPolicy) -> str:
+    """A line without a heading above it: what failed before must not be read as advice."""
+    line = _line(hit)
+    return line.replace("- ", f"- {_heading(_LESSON, policy)} ", 1) if hit.record.kind == _LESSON else line
 
 
 def spoken(source: str | None, text: str, longest: int | None = None) -> str:

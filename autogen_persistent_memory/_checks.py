@@ -49,6 +49,22 @@ def optional_text(value: object, name: str) -> str | None:
     return None if value is None else require_text(value, name)
 
 
+def fold_kind(kind: str) -> str:
+    """Return a kind as it is stored and compared: trimmed, without regard to case."""
+    return kind.strip().casefold()
+
+
+def check_kind(value: object, name: str = "kind") -> str:
+    """A kind of memory, folded."""
+    return fold_kind(require_text(value, name))
+
+
+def check_kinds(value: object, name: str = "kinds") -> tuple[str, ...] | None:
+    """A list of kinds, folded and without repeats, or None."""
+    kinds = check_words(value, name)
+    return None if kinds is None else tuple(dict.fromkeys(map(fold_kind, kinds)))
+
+
 def check_words(value: object, name: str, *, may_be_empty: bool = False) -> tuple[str, ...] | None:
     """A list of words without repeats, or None."""
     if value is None:

@@ -14,7 +14,7 @@ from ._errors import PersistentMemoryError, StoreUnavailableError
 from ._extraction import Extractor, Message, RuleExtractor, learned
 from ._outbox import Heard, Outbox, Parcel
 from ._passages import locate
-from ._records import FACTS, MESSAGES, QUOTE, SPANS, MemoryRecord, Selection, draft, listed, stable_id
+from ._records import FACTS, MESSAGES, QUOTE, SPANS, MemoryRecord, Selection, draft, stable_id
 from ._study import Study, mark_unread
 from ._threads import in_thread
 
@@ -124,11 +124,10 @@ class Delivery:
             at=message.created_at,
             learn=self._extractor is not None,
         )
-        facts = [fact.id for fact in await self.learn(heard, late=True)]
+        heard, _ = await self.learn(heard, late=True)
 
         def corrected(record: MemoryRecord) -> MemoryRecord:
-            told = {FACTS: list(dict.fromkeys((*listed(record, FACTS), *facts)))} if facts else {}
-            return replace(record, origin="user", metadata={**record.metadata, **told})
+            return replace(record, origin="user", metadata={**record.metadata, **_links(heard)})
 
         amended = await self._engine.amend("session", message.id, corrected)
         if self._study is not None and amended is not None:
@@ -263,6 +262,11 @@ class Delivery:
             await asyncio.wait({task})
         if self._study is not None:
             await self._study.leave()
+
+
+def _links(heard: Heard) -> dict[str, object]:
+    """Return what the metadata of a message says of the facts that were drawn from it."""
+    return {FACTS: list(heard.facts), SPANS: [list(span) for span in heard.spans]} if heard.facts else {}
 
 
 def _wake_in(loop: asyncio.AbstractEventLoop, start: Callable[[], object]) -> None:

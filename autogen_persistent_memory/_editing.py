@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from ._checks import check_flag, check_words, decode_json, require_text
+from ._checks import check_flag, check_kind, check_words, decode_json, require_text
 from ._errors import PersistentMemoryError
 from ._records import FACTS, JSON, MemoryRecord, listed
 
@@ -33,7 +33,7 @@ def changes(*, content: object, kind: object, tags: object, pinned: object, key:
         raise ValueError("edit() needs to be told what to change: content, kind, tags, pinned or key.")
     return Changes(
         content=None if content is None else require_text(content, "content"),
-        kind=None if kind is None else require_text(kind, "kind"),
+        kind=None if kind is None else check_kind(kind),
         tags=check_words(tags, "tags", may_be_empty=True),
         pinned=None if pinned is None else check_flag(pinned, "pinned"),
         key=key if key in (None, "") else require_text(key, "key"),

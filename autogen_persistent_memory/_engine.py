@@ -25,6 +25,7 @@ from ._holdings import Holdings
 from ._idle import Awake
 from ._lull import Lull
 from ._progress import Progress, progress_of
+from ._ranking import unasked
 from ._records import FACTS, MESSAGES, Clock, Draft, MemoryHit, MemoryRecord, Query, Selection, SessionInfo, listed
 from ._resolution import newest_of_each_key, resolve, successions
 from ._search import Search
@@ -326,6 +327,16 @@ class Engine:
         self._keep_house_soon()
         return hits
 
+    async def browse(
+        self, shelves: Sequence[ShelfName], *, limit: int, selection: Selection, at: datetime | None = None
+    ) -> list[MemoryHit]:
+        """The newest and most used memories, best first, as they were believed at that time."""
+        now = at or self.clock()
+        believed = selection._replace(current_at=None if at else now, believed_at=at, telling=True)
+        found = await asyncio.gather(*(self.holdings.shelf(name).select(believed) for name in shelves))
+        records = newest_of_each_key([record for records in found for record in records])
+        return unasked(records, now=now, policy=self.policy, limit=limit)
+
     def reinforce(self, hits: Iterable[MemoryHit]) -> None:
         """Count these memories as used. Written a moment after the turn, by one writer, in one batch."""
         self._used.update(hit.record.id for hit in hits)
@@ -354,6 +365,11 @@ class Engine:
     async def find(self, ids: Sequence[str], shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
         """The records with these ids, current or not."""
         return await self.holdings.find(ids, shelves)
+
+    async def ids_beginning(self, prefix: str, shelves: Sequence[ShelfName]) -> list[str]:
+        """The ids that begin so, of records that are current or not."""
+        known = await asyncio.gather(*(self.holdings.shelf(name).ids() for name in shelves))
+        return [id for ids in known for id in ids if id.startswith(prefix)]
 
     async def select(
         self, selection: Selection, shelves: Sequence[ShelfName], *, history: bool = False

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, get_args
 
 from ._checks import (
     check_flag,
+    check_kind,
     check_namespace,
     check_session,
     check_words,
@@ -315,7 +316,7 @@ _FIELDS: Mapping[str, Callable[[Any, str], Any]] = {
     "id": require_text,
     "namespace": _namespace,
     "content": require_text,
-    "kind": require_text,
+    "kind": check_kind,
     "tags": _words,
     "key": optional_text,
     "source": optional_text,

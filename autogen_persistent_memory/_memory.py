@@ -76,6 +76,10 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         super().__init__(engine, ["profile", "session"], captured_by=captured_by)
 
     @property
+    def _scope(self) -> str:
+        return f"{self.namespace!r}, session={self._session.session!r}"
+
+    @property
     def profile(self) -> ProfileMemory:
         """The long-term part."""
         return self._profile

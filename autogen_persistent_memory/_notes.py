@@ -55,7 +55,7 @@ async def look_up(engine: Engine, query: str, shelves: Sequence[ShelfName], *, l
         only_relevant=True,
         unless=lambda record: record.kind == "interaction" and not could_answer(record.content, query),
     )
-    block = answer(hits, limit=limit, max_tokens=engine.policy.max_tokens)
+    block = answer(hits, limit=limit, policy=engine.policy)
     engine.reinforce(block.hits)
     return block.text
 

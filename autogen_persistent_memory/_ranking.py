@@ -107,6 +107,12 @@ def rank(
     )
 
 
+def unasked(records: Iterable[MemoryRecord], *, now: datetime, policy: RecallPolicy, limit: int) -> list[MemoryHit]:
+    """The newest and most used of the records, best first: what to show where nothing in particular is asked."""
+    nothing = (0.0,) * len(PARTS)
+    return in_order(_hit(record, 0.0, nothing, _life(record, now), policy) for record in records)[:limit]
+
+
 def in_order(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
     """The hits by confidence, best first; of equally good ones the newer first."""
     return sorted(hits, key=lambda hit: (hit.score + hit.kind_bonus, hit.record.created_at), reverse=True)

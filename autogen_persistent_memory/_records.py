@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from ._checks import (
     MAX_LIFETIME,
     check_flag,
+    check_kind,
+    check_kinds,
     check_session,
     check_time,
     check_words,
@@ -139,13 +141,15 @@ class MemoryHit:
 
     def explain(self) -> str:
         """Why this memory was chosen, in a line or two."""
+        return f"{self.score:.2f} {self.content!r}\n     {self.reasons}"
+
+    @property
+    def reasons(self) -> str:
+        """What its score is made of, in words."""
         parts = ("cosine", "keywords", "session", "neighbours", "speaker", "particulars", "question")
         relevance = " ".join(f"{getattr(self, part):+.2f} {part}" for part in parts if getattr(self, part))
-        return (
-            f"{self.score:.2f} {self.content!r}\n"
-            f"     similarity {self.similarity:.2f} ({relevance}), recency {self.recency:.2f}, "
-            f"frequency {self.frequency:.2f}"
-        )
+        similarity = f"similarity {self.similarity:.2f}" + (f" ({relevance})" if relevance else "")
+        return f"{similarity}, recency {self.recency:.2f}, frequency {self.frequency:.2f}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +301,7 @@ def draft(
         raise ValueError(f"origin must be one of {', '.join(get_args(Origin))}, not {origin!r}.")
     return Draft(
         content=require_text(content, "content"),
-        kind=require_text(kind, "kind"),
+        kind=check_kind(kind),
         tags=check_words(tags, "tags", may_be_empty=True) or (),
         ttl=ttl,
         pinned=check_flag(pinned, "pinned"),
@@ -328,7 +332,7 @@ def select(
         ValueError: What is wrong with which argument.
     """
     return Selection(
-        kinds=check_words(kinds, "kinds"),
+        kinds=check_kinds(kinds),
         tags=check_words(tags, "tags"),
         session=None if session is None else check_session(session),
         key=optional_text(key, "key"),

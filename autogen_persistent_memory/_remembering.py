@@ -46,10 +46,10 @@ class RememberingMemory(EngineMemory):
         Args:
             content: What to remember.
             kind: `fact`, `preference`, `decision`, `lesson`, `context` (lives 30 days), `temporary` (7 days), or any
-                word of yours.
+                word of yours; without regard to case.
             tags: Words to find it by.
             ttl: How long it lives, instead of what its kind says.
-            pinned: It never expires.
+            pinned: It never expires, whatever its kind and `ttl` say.
             key: The slot it fills, such as `"user/home"`.
             source: Who said it.
             session: The session it comes from.
@@ -249,7 +249,7 @@ class RememberingMemory(EngineMemory):
         if all(value is None for value in (id, key, kinds, tags, session, containing, before)):
             raise ValueError("forget() needs to be told what: an id, key, kinds, tags, session, containing or before.")
         selection = select(kinds=kinds, tags=tags, session=session, key=key, containing=containing, before=before)
-        names_messages = id is not None or session is not None or "interaction" in (kinds or ())
+        names_messages = id is not None or session is not None or "interaction" in (selection.kinds or ())
         shelves: tuple[ShelfName, ...] = self._shelves if everywhere or names_messages else ("profile",)
         name = optional_text(id, "id")
         if check_flag(dry_run, "dry_run"):

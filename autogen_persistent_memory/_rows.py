@@ -14,6 +14,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice, product
 from typing import Any
 
+from ._checks import fold_kind
 from ._migrations import up_to_date_stamp
 from ._records import MemoryRecord, Selection
 from ._store import Stored
@@ -103,6 +104,7 @@ def to_record(namespace: str, id: str, content: str | None, metadata: Mapping[st
     fields: dict[str, Any] = json.loads(metadata["record"])
     fields |= {name: _from_microseconds(fields[name]) for name in _TIMES if name in fields}
     fields["tags"] = tuple(fields.get("tags", ()))
+    fields["kind"] = fold_kind(fields["kind"])
     return MemoryRecord(
         id=id,
         namespace=namespace,
@@ -121,7 +123,7 @@ def to_where(selection: Selection, *, thorough: bool = True) -> Metadata | None:
     """
     clauses: list[Metadata] = []
     if selection.kinds is not None:
-        clauses.append({"kind": {"$in": list(selection.kinds)}})
+        clauses.append({"kind": {"$in": [spelling for kind in selection.kinds for spelling in _spellings(kind)]}})
     clauses += [{"tags": {"$contains": tag}} for tag in selection.tags or ()]
     if selection.session is not None:
         clauses.append({"session": selection.session})
@@ -136,6 +138,11 @@ def to_where(selection: Selection, *, thorough: bool = True) -> Metadata | None:
     if not clauses:
         return None
     return clauses[0] if len(clauses) == 1 else {"$and": clauses}
+
+
+def _spellings(kind: str) -> list[str]:
+    """How version 0.1, which did not fold kinds, may have stored one."""
+    return list(dict.fromkeys((kind, kind.capitalize(), kind.title(), kind.upper())))
 
 
 def _to_microseconds(time: datetime | None) -> int | None:

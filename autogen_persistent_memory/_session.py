@@ -84,6 +84,10 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         EngineMemory.__init__(self, engine, ["session"], session=session, captured_by=captured_by, recap=recap)
 
     @property
+    def _scope(self) -> str:
+        return f"{self.namespace!r}, {self._session!r}"
+
+    @property
     def session(self) -> str:
         """Which conversation this is."""
         return self._session

@@ -43,7 +43,7 @@ class Folder:
     writers = 1
 
     def __init__(self, path: str) -> None:
-        self._given = path
+        self.given = path
         self._ownership: Ownership | None = None
         self._mending: Mending | None = None
         self._is_known = False
@@ -56,7 +56,7 @@ class Folder:
     @cached_property
     def path(self) -> Path:
         """The folder, found once, lest a later chdir make it another."""
-        return Path(os.path.realpath(os.path.expanduser(self._given)))
+        return Path(os.path.realpath(os.path.expanduser(self.given)))
 
     def identity(self) -> tuple[str, ...]:
         return "embedded", str(self.path)

@@ -37,6 +37,9 @@ class EmbeddedStore:
         self.config = EmbeddedStoreConfig(path=optional_text(given, "path"))
         self._folder = Folder(self.config.path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
 
+    def __repr__(self) -> str:
+        return f"EmbeddedStore({self._folder.given!r})"
+
     def connect(self) -> ChromaConnection:
         """A connection to it. Does nothing yet."""
         return ChromaConnection(self._folder)
@@ -90,6 +93,16 @@ class ServerStore:
             outbox=None if outbox is None else os.fspath(outbox),
         )
 
+    def __repr__(self) -> str:
+        config, usual = self.config, ServerStoreConfig()
+        host = config.host.rpartition("@")[2]  # what stands before it may be a password
+        others = [
+            f"{name}={getattr(config, name)!r}"
+            for name in ("ssl", "tenant", "database")
+            if getattr(config, name) != getattr(usual, name)
+        ]
+        return f"ServerStore({', '.join([repr(host), repr(config.port), *others])})"
+
     def connect(self) -> ChromaConnection:
         """A connection to it. Does nothing yet."""
         return ChromaConnection(Server(self.config))
@@ -125,6 +138,12 @@ class CloudStore:
             outbox=None if outbox is None else os.fspath(outbox),
         )
 
+    def __repr__(self) -> str:
+        given = [
+            f"{name}={value!r}" for name in ("tenant", "database") if (value := getattr(self.config, name)) is not None
+        ]
+        return f"CloudStore({', '.join(given)})"
+
     def connect(self) -> ChromaConnection:
         """A connection to it. Does nothing yet."""
         server = ServerStoreConfig(
@@ -149,6 +168,9 @@ class TemporaryStore:
 
     def __init__(self, id: str | None = None) -> None:
         self.config = TemporaryStoreConfig(id=secrets.token_hex(8) if id is None else require_text(id, "id"))
+
+    def __repr__(self) -> str:
+        return f"TemporaryStore({self.config.id!r})"
 
     def connect(self) -> ChromaConnection:
         """A connection to it. Does nothing yet."""

@@ -11,22 +11,24 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from autogen_core import CancellationToken, Component
 from autogen_core.memory import Memory
 from autogen_core.tools import BaseTool
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 from typing_extensions import Self
 
 from ._autogen import cancellable
-from ._checks import check_count, check_words, optional_text, require_text
+from ._checks import check_count, check_kind, check_words, fold_kind, require_text
 from ._config import MemoryToolConfig
 from ._conversation import confirmation, refusal
 from ._deadlines import within
 from ._errors import PersistentMemoryError
 from ._notes import DEFAULT_KIND, look_up, take_note
-from ._records import Selection, select
+from ._records import MemoryRecord, Selection, select
 from ._remembering import RememberingMemory
 
 logger = logging.getLogger("autogen_persistent_memory")
 
 ToolName = Literal["remember", "recall", "forget"]
+_LEAST_PREFIX = 6
+"""So much of an id must be given, at least, if it is not the whole."""
 AgentTool = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
 """What AutoGen's agents take as a tool; a list of anything narrower is none of theirs to a type checker."""
 
@@ -72,7 +74,7 @@ def memory_tools(
     if unknown:
         raise ValueError(f"allow names {', '.join(unknown)}; the tools are {', '.join(get_args(ToolName))}.")
     pinned = _Pinned(
-        kind=optional_text(kind, "kind"),
+        kind=None if kind is None else check_kind(kind),
         tags=check_words(tags, "tags"),
         limit=None if limit is None else check_count(limit, "limit"),
     )
@@ -93,14 +95,14 @@ def _bare_id(value: object) -> object:
     )
 
 
-_Kind = Annotated[str, BeforeValidator(lambda kind: kind.strip().lower() if isinstance(kind, str) else kind)]
+_Kind = Annotated[str, AfterValidator(fold_kind)]
 _Words = Annotated[list[str], BeforeValidator(_as_list)]
 
 
 class _Pinned(BaseModel):
     model_config = ConfigDict(frozen=True)
 
-    kind: str | None = None
+    kind: _Kind | None = None
     tags: tuple[str, ...] | None = None
     limit: int | None = None
 
@@ -227,16 +229,31 @@ class ForgetTool(MemoryTool):
     parameters: ClassVar = {
         "id": (
             Annotated[str, BeforeValidator(_bare_id)],
-            Field(description="The id of the memory, as recall shows it."),
+            Field(description="The id of the memory, as recall shows it, or its beginning."),
         )
     }
 
     async def _do(self, given: Mapping[str, Any]) -> str:
-        record = await self._memory.record(given["id"])
-        if record is None or not _selection(self._pinned.kind, self._pinned.tags).matches(record):
-            return refusal(f"there is no memory with the id {given['id']}. Use an id that recall shows.")
+        id, allowed = given["id"], _selection(self._pinned.kind, self._pinned.tags)
+        meant = [record for record in await self._named(id) if allowed.matches(record)]
+        if len(meant) > 1:
+            return refusal(f"the ids of {len(meant)} memories begin with {id}. Use the whole id, as recall shows it.")
+        if not meant:
+            return refusal(f"there is no memory with the id {id}. Use an id that recall shows.")
+        (record,) = meant
         await self._memory.forget(id=record.id)
         return confirmation("forgotten", record)
+
+    async def _named(self, id: str) -> list[MemoryRecord]:
+        """The current memories that an id names: the one that has it, else those whose ids begin with it."""
+        exact = await self._memory.record(id)
+        if exact is not None:
+            return [exact]
+        engine, shelves = self._memory._engine, self._memory._shelves
+        if len(id) < _LEAST_PREFIX:
+            return []
+        begun = await engine.find(await engine.ids_beginning(id.lower(), shelves), shelves)
+        return [record for record in begun if record.is_current(engine.clock())]
 
 
 _TOOLS: Mapping[str, type[MemoryTool]] = {tool.title: tool for tool in (RememberTool, RecallTool, ForgetTool)}

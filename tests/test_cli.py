@@ -115,12 +115,34 @@ def test_looking_and_forgetting_need_no_embedding(stocked: dict[str, MemoryRecor
 
 def test_namespaces_are_listed_with_their_sizes(stocked: dict[str, MemoryRecord]) -> None:
     assert objects("namespaces") == [
-        {"namespace": "ann", "memories": 3, "messages": 2, "embedding": "toy-words"},
+        {"namespace": "ann", "memories": 2, "messages": 2, "embedding": "toy-words"},
         {"namespace": "bob", "memories": 1, "messages": 0, "embedding": "toy-words"},
     ]
     header, ann, bob = done("namespaces").splitlines()
     assert header.split() == ["namespace", "memories", "messages", "embedding"]
-    assert (ann.split(), bob.split()) == (["ann", "3", "2", "toy-words"], ["bob", "1", "0", "toy-words"])
+    assert (ann.split(), bob.split()) == (["ann", "2", "2", "toy-words"], ["bob", "1", "0", "toy-words"])
+
+
+def test_namespaces_stats_and_list_count_the_same(path: Path) -> None:
+    async def store() -> None:
+        async with PersistentMemory("ann", session="monday", store=EmbeddedStore(path), embedding=words()) as memory:
+            for home in ("Berlin", "Lisbon", "Porto"):
+                await memory.remember(f"Lives in {home}", key="home")
+            await memory.remember("Is on holiday", ttl=timedelta(days=1), at=datetime.now(timezone.utc) - timedelta(2))
+            await memory.remember("Prefers tea", kind="preference")
+            await memory.set("theme", "dark")
+            for number in range(3):
+                await memory.session.append("ann", f"This is message number {number}")
+
+    asyncio.run(store())
+    (counted,) = objects("namespaces")
+    (stats,) = objects("stats")[0]["namespaces"]  # type: ignore[misc]
+    assert {name: stats[name] for name in counted} == counted
+    assert (counted["memories"], counted["messages"]) == (2, 3)
+    assert len(listed()) == counted["memories"]
+    assert len(listed("--messages")) == counted["messages"]
+    assert sum(stats["kinds"].values()) == counted["memories"]
+    assert (stats["history"], stats["values"], stats["sessions"]) == (2, 1, 1)
 
 
 def listed(*arguments: str) -> list[object]:
@@ -129,15 +151,21 @@ def listed(*arguments: str) -> list[object]:
 
 def test_memories_are_listed_newest_first_and_filtered(stocked: dict[str, MemoryRecord]) -> None:
     said = ["Gladly, at noon by the red lighthouse.", "Shall we meet in the old harbour tomorrow?"]
-    assert listed() == [*said, "Prefers green tea", "Lives in Lisbon"]
+    assert listed() == ["Prefers green tea", "Lives in Lisbon"]
+    assert listed("--messages") == listed("--kind", "interaction") == listed("--kind", " Interaction") == said
+    assert listed("--kind", "interaction", "--kind", "fact") == [*said, "Lives in Lisbon"]
     assert listed("--history", "--kind", "fact") == ["Lives in Lisbon", "Lives in Berlin"]
     assert listed("--kind", "preference", "--kind", "fact") == ["Prefers green tea", "Lives in Lisbon"]
     assert listed("--tag", "drink", "--tag", "hot") == ["Prefers green tea"]
     assert listed("--tag", "drink", "--tag", "cold") == []
-    assert listed("--session", "monday", "--limit", "1") == said[:1]
-    assert listed("--offset", "1", "--limit", "2") == [said[1], "Prefers green tea"]
-    assert listed("--containing", "e") == [*said, "Prefers green tea", "Lives in Lisbon"]
-    assert listed("--containing", "in", "--limit", "1", "--offset", "1") == ["Lives in Lisbon"]
+    assert listed("--session", "monday") == []
+    assert listed("--messages", "--session", "monday", "--limit", "1") == said[:1]
+    assert listed("--messages", "--session", "tuesday") == []
+    assert listed("--offset", "1", "--limit", "2") == ["Lives in Lisbon"]
+    assert listed("--containing", "e") == ["Prefers green tea", "Lives in Lisbon"]
+    assert listed("--messages", "--containing", "harbour") == said[1:]
+    assert listed("--containing", "i", "--limit", "1") == ["Lives in Lisbon"]
+    assert "leave out --kind" in refused(2, "list", "-n", "ann", "--messages", "--kind", "fact")
     table = done("list", "-n", "ann", "--history")
     assert "replaced by" in table
     assert stocked["lisbon"].id[:8] in table
@@ -152,10 +180,14 @@ def test_search_tells_the_parts_of_each_score(stocked: dict[str, MemoryRecord]) 
         *("score", "similarity", "recency", "frequency", "cosine", "keywords", "session", "neighbours", "speaker"),
         *("particulars", "question"),
     ]
-    header, best, *_ = done("search", "Who prefers tea?", "-n", "ann", *TOY).splitlines()
-    assert header.split()[:5] == ["score", "id", "kind", "content", "similarity"]
-    assert {"cosine", "keywords", "recency", "frequency"} <= set(header.split())
+    header, best, *others = done("search", "Who prefers tea?", "-n", "ann", *TOY).splitlines()
+    assert header.split() == ["score", "id", "content"]
+    assert best.split(maxsplit=2)[1:] == [stocked["tea"].id[:8], "Prefers green tea"]
+    assert any("ann: Shall we meet" in line for line in others)
+    assert "similarity" not in "".join([best, *others])
+    _, best, parts, *_ = done("search", "Who prefers tea?", "-n", "ann", "--explain", *TOY).splitlines()
     assert "Prefers green tea" in best
+    assert re.fullmatch(r" +preference: similarity 0\.\d+ \(.*\+0\.\d+ cosine.*\), recency 0\.95, frequency 0\.00", parts)
     assert len(objects("search", "tea", "-n", "ann", "--limit", "2", *TOY)) == 2
     assert [hit["record"]["kind"] for hit in objects("search", "tea", "-n", "ann", "-k", "fact", *TOY)] == ["fact"]  # type: ignore[index]
     assert len(objects("search", "tea", "-n", "ann", "--min-score", "0.3", *TOY)) < 4
@@ -203,10 +235,11 @@ def test_sessions_values_and_stats_tell_what_there_is(stocked: dict[str, MemoryR
     ann, bob = stats["namespaces"]  # type: ignore[misc]
     assert ann == {
         "namespace": "ann",
-        "memories": 4,
-        "kinds": {"interaction": 2, "preference": 1, "fact": 1},
-        "history": 1,
+        "memories": 2,
+        "kinds": {"preference": 1, "fact": 1},
+        "messages": 2,
         "sessions": 1,
+        "history": 1,
         "values": 1,
         "embedding": "toy-words",
         "schema": 1,

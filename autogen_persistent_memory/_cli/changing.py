@@ -53,6 +53,8 @@ def add_changing(app: typer.Typer) -> None:
     ) -> None:
         """Remember something, or with - every line of stdin."""
         texts = _lines() if content == "-" else [content]
+        if ttl is not None and pinned:
+            raise ValueError("--ttl says when it expires, and --pinned that it never does; give one of them.")
         if key is not None and len(texts) > 1:
             raise ValueError("--key is a slot for one memory, and stdin has several lines.")
         about: dict[str, Any] = {"kind": kind, "tags": tag, "ttl": ttl, "pinned": pinned, "key": key}

@@ -39,8 +39,22 @@ TokenEnv = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=_PANEL)]
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        sys.stdout.write(f"autogen-memory {__version__}\n")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+]
+
+
 def everywhere(
     context: typer.Context,
+    version: Version = False,
     path: Path = None,
     server: Server = None,
     ssl: Ssl = False,
@@ -51,7 +65,7 @@ def everywhere(
     context.obj = {"path": path, "server": server, "ssl": ssl, "token_env": token_env, "json": json}
 
 
-_COMMON = list(inspect.signature(everywhere, eval_str=True).parameters.values())
+_CONTEXT, _, *_COMMON = inspect.signature(everywhere, eval_str=True).parameters.values()
 
 
 def command(app: typer.Typer, name: str) -> Callable[[Callable[Concatenate[Shell, P], None]], Callable[..., None]]:
@@ -68,8 +82,8 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[Concatenate[Shell
                 function(Shell(Place(**common), as_json=as_json), **given)  # type: ignore[call-arg]
 
         functools.update_wrapper(run, function)
-        parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*own, *_COMMON[1:])]
-        signature = inspect.Signature([_COMMON[0], *parameters])
+        parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*own, *_COMMON)]
+        signature = inspect.Signature([_CONTEXT, *parameters])
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
         app.command(name)(run)

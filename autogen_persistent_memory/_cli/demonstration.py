@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import tempfile
-from typing import Any
 
 import typer
 
@@ -28,6 +27,7 @@ FRIDAY = [
     ("What is the weather like on Mars?", "Cold and dusty."),
 ]
 _DAYS = {"Monday": MONDAY, "Friday, in a new process": FRIDAY}
+_TO_BE_REMEMBERED = {FRIDAY[0][0]: "TypeScript", FRIDAY[1][0]: "PostgreSQL"}
 
 
 def add_demonstration(app: typer.Typer) -> None:
@@ -52,33 +52,46 @@ def _lines_of(day: str, folder: str) -> list[dict[str, str]]:
     process = [sys.executable, "-m", __name__, day, folder]
     answer = subprocess.run(process, stdout=subprocess.PIPE, encoding="utf-8", check=False)
     if answer.returncode:
-        raise PersistentMemoryError("The demonstration failed; what is wrong stands above. Please report it.")
+        raise PersistentMemoryError("The demonstration failed, as is said above. Mend that, and run it again.")
     return [json.loads(line) for line in answer.stdout.splitlines()]
 
 
 async def live(day: str, folder: str) -> None:
-    """A day in the life of an agent, as lines of JSON."""
+    """A day in the life of an agent, as lines of JSON.
+
+    Raises:
+        PersistentMemoryError: Its memory failed, without which an agent would just go on.
+    """
     from autogen_agentchat.agents import AssistantAgent
     from autogen_agentchat.messages import MemoryQueryEvent
     from autogen_ext.models.replay import ReplayChatCompletionClient
 
     turns = _DAYS[day]
     async with PersistentMemory("user-42", store=EmbeddedStore(folder)) as memory:
+        await memory.recall("Does it work?")  # which, unlike a turn, tells what is wrong
         client = ReplayChatCompletionClient([reply for _, reply in turns])
         agent = AssistantAgent("assistant", model_client=client, memory=[memory])
         for question, _ in turns:
             _tell("user", question)
+            recalled: list[str] = []
             for message in (await agent.run(task=question)).messages[1:]:
                 if isinstance(message, MemoryQueryEvent):
-                    for recalled in message.content:
-                        _tell("remembers", recalled.content)
+                    recalled += [str(item.content) for item in message.content]
+                    for content in recalled:
+                        _tell("remembers", content)
                 else:
                     _tell("assistant", message.to_text())
+            wanted = _TO_BE_REMEMBERED.get(question, "")
+            if wanted not in " ".join(recalled):
+                raise PersistentMemoryError(f"Asked {question!r}, the agent did not remember {wanted!r}.")
 
 
-def _tell(who: str, text: Any) -> None:
-    print(json.dumps({"who": who, "text": str(text)}), flush=True)
+def _tell(who: str, text: str) -> None:
+    print(json.dumps({"who": who, "text": text}), flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(live(*sys.argv[1:]))
+    try:
+        asyncio.run(live(*sys.argv[1:]))
+    except PersistentMemoryError as error:
+        sys.exit(str(error))

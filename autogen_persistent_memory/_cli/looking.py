@@ -8,17 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from .._checks import MAX_COUNT
+from .._checks import MAX_COUNT, fold_kind
 from .._memory import PersistentMemory
-from .._records import MemoryHit, MemoryRecord, utc_now
-from .._store import ANY_EMBEDDING, SHELVES, Connection
+from .._records import MemoryHit, MemoryRecord
+from .._store import SHELVES
 from .commands import command
 from .options import At, Containing, EmbeddingId, EmbeddingName, Id, Kinds, Limit, Namespace, Session, Tags
-from .printing import SHORT_ID, fields_of, print_records, to_json
+from .printing import SHORT_ID, Row, fields_of, print_records, to_json
 from .shell import NothingFoundError, Shell, size_of
 
 PARTS = ("cosine", "keywords", "session", "neighbours", "speaker", "particulars", "question")
 _LEAST_PREFIX = 4
+_MESSAGE = "interaction"
 
 
 def add_looking(app: typer.Typer) -> None:
@@ -26,15 +27,13 @@ def add_looking(app: typer.Typer) -> None:
 
     @command(app, "namespaces")
     def namespaces(shell: Shell) -> None:
-        """List the namespaces of the store, with how many rows each has, history included."""
-        with shell.connection() as connection:
-            found = shell.run(_sizes(connection))
+        """List the namespaces of the store, with how many memories and captured messages each has."""
+        columns = ("namespace", "memories", "messages", "embedding")
+        found = [{column: row[column] for column in columns} for row in _count(shell)]
         if shell.as_json:
             shell.printer.objects(found)
         else:
-            shell.printer.table(
-                ("namespace", "memories", "messages", "embedding"), [tuple(row.values()) for row in found]
-            )
+            shell.printer.table(columns, [tuple(row.values()) for row in found])
 
     @command(app, "list")
     def list_(
@@ -44,17 +43,23 @@ def add_looking(app: typer.Typer) -> None:
         tag: Tags = None,
         session: Session = None,
         containing: Containing = None,
+        messages: Annotated[
+            bool, typer.Option("--messages", help="The captured messages instead, newest first.")
+        ] = False,
         history: Annotated[bool, typer.Option("--history", help="Also what was replaced or has expired.")] = False,
         limit: Limit = 50,
         offset: Annotated[int, typer.Option(min=0, help="Skip so many.")] = 0,
     ) -> None:
-        """List memories, newest first."""
+        """List memories, newest first; with --messages what was said in conversations."""
+        if messages and kind:
+            raise ValueError(f"--messages are of the kind {_MESSAGE}; leave out --kind.")
+        kinds = [_MESSAGE] if messages else kind
         with shell.memory(namespace) as memory:
+            names_messages = _MESSAGE in map(fold_kind, kinds or ())
+            of = memory if names_messages else memory.profile
             most = MAX_COUNT if containing else limit
             records = shell.run(
-                memory.records(
-                    kind, tag, session, limit=most, offset=0 if containing else offset, include_history=history
-                )
+                of.records(kinds, tag, session, limit=most, offset=0 if containing else offset, include_history=history)
             )
         if containing:
             records = [record for record in records if containing in record.content][offset : offset + limit]
@@ -71,10 +76,11 @@ def add_looking(app: typer.Typer) -> None:
         session: Session = None,
         min_score: Annotated[float, typer.Option(min=0, max=1, help="Only of at least this score.")] = 0.0,
         at: At = None,
+        explain: Annotated[bool, typer.Option("--explain", help="Also what each score is made of.")] = False,
         embedding: EmbeddingName = None,
         embedding_id: EmbeddingId = None,
     ) -> None:
-        """Search by meaning and by words, best first, with the parts of each score."""
+        """Search memories and messages by meaning and by words, best first."""
         with shell.memory(namespace, shell.embedding(namespace, embedding, embedding_id)) as memory:
             found = shell.run(
                 memory.recall(
@@ -83,7 +89,7 @@ def add_looking(app: typer.Typer) -> None:
             )
         if not found.hits:
             raise NothingFoundError(f"Nothing in {namespace!r} matches {query!r}.")
-        _print_hits(shell, found.hits)
+        _print_hits(shell, found.hits, explain=explain)
 
     @command(app, "show")
     def show(shell: Shell, id: Id, namespace: Namespace) -> None:
@@ -124,30 +130,13 @@ def add_looking(app: typer.Typer) -> None:
         namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace.")] = None,
     ) -> None:
         """Count what the store holds, by namespace and kind, and say how large it is and what wrote it."""
-        with shell.connection() as connection:
-            inventory = shell.run(connection.inventory())
-            names = dict.fromkeys(stored.namespace for stored in inventory if namespace in (None, stored.namespace))
-            if namespace is not None and not names:
-                raise NothingFoundError(f"The store has no namespace {namespace!r}.")
-            counted: list[dict[str, Any]] = []
-            for name in names:
-                parts = [stored for stored in inventory if stored.namespace == name]
-                made_by = sorted({stored.embedding for stored in parts if stored.shelf != "values"})
-                with shell.memory(name, may_be_new=True) as memory:  # it is there, as was just seen
-                    counted.append(
-                        {
-                            "namespace": name,
-                            **shell.run(_counts(memory)),
-                            "embedding": ", ".join(made_by) or None,
-                            "schema": min(stored.schema for stored in parts),
-                        }
-                    )
+        counted = _count(shell, namespace)
         size = size_of(shell.store)
         if shell.as_json:
             shell.printer.objects([{"store": where(shell), "bytes": size, "namespaces": counted}])
             return
         shell.printer.line(where(shell) + ("" if size is None else f": {size / 1e6:.1f} MB"))
-        columns = ("namespace", "memories", "kinds", "history", "sessions", "values", "embedding", "schema")
+        columns = ("namespace", "memories", "kinds", "messages", "sessions", "history", "values", "embedding", "schema")
         shell.printer.table(columns, [_shown(row) for row in counted])
 
 
@@ -158,24 +147,19 @@ def find(shell: Shell, memory: PersistentMemory, id: str) -> MemoryRecord:
         NothingFoundError: There is none.
         ValueError: There are several.
     """
-    return shell.run(_find(memory, id, shell.store.connect()))
+    return shell.run(_find(memory, id))
 
 
-async def _find(memory: PersistentMemory, id: str, connection: Connection) -> MemoryRecord:
-    try:
-        shelves = [connection.shelf(memory.namespace, name, ANY_EMBEDDING) for name in SHELVES]
-        exact = [record for shelf in shelves for record in await shelf.get([id])]
-        if exact:
-            return exact[0]
-        begun = [other for shelf in shelves for other in await shelf.ids() if other.startswith(id)]
-        if len(begun) == 1 and len(id) >= _LEAST_PREFIX:
-            (record,) = [record for shelf in shelves for record in await shelf.get(begun)]
-            return record
-    finally:
-        await connection.close()
-    if begun and len(id) >= _LEAST_PREFIX:
-        raise ValueError(f"The ids of {len(begun)} memories of {memory.namespace!r} begin with {id}; give more of it.")
-    raise NothingFoundError(f"{memory.namespace!r} has no memory with the id {id!r}.")
+async def _find(memory: PersistentMemory, id: str) -> MemoryRecord:
+    engine = memory._engine
+    found = await engine.find([id], SHELVES)
+    if not found and len(id) >= _LEAST_PREFIX:
+        found = await engine.find(await engine.ids_beginning(id, SHELVES), SHELVES)
+    if len(found) > 1:
+        raise ValueError(f"The ids of {len(found)} memories of {memory.namespace!r} begin with {id}; give more of it.")
+    if not found:
+        raise NothingFoundError(f"{memory.namespace!r} has no memory with the id {id!r}.")
+    return found[0]
 
 
 def where(shell: Shell) -> str:
@@ -186,27 +170,45 @@ def where(shell: Shell) -> str:
     return str(shell.store.folder())  # type: ignore[union-attr]
 
 
-async def _sizes(connection: Connection) -> list[dict[str, Any]]:
-    rows: dict[str, dict[str, Any]] = {}
-    for stored in await connection.inventory():
-        row = rows.setdefault(
-            stored.namespace, {"namespace": stored.namespace, "memories": 0, "messages": 0, "embedding": None}
-        )
-        if stored.shelf != "values":
-            size = await connection.shelf(stored.namespace, stored.shelf, ANY_EMBEDDING).size()
-            row |= {"memories" if stored.shelf == "profile" else "messages": size, "embedding": stored.embedding}
-    return list(rows.values())
+def _count(shell: Shell, namespace: str | None = None) -> list[dict[str, Any]]:
+    """What each namespace holds, or one of them.
+
+    Raises:
+        NothingFoundError: There is none of that name.
+    """
+    with shell.connection() as connection:
+        inventory = shell.run(connection.inventory())
+        names = dict.fromkeys(stored.namespace for stored in inventory if namespace in (None, stored.namespace))
+        if namespace is not None and not names:
+            raise NothingFoundError(f"The store has no namespace {namespace!r}.")
+        counted: list[dict[str, Any]] = []
+        for name in names:
+            parts = [stored for stored in inventory if stored.namespace == name]
+            made_by = sorted({stored.embedding for stored in parts if stored.shelf != "values"})
+            with shell.memory(name, may_be_new=True) as memory:  # it is there, as was just seen
+                counted.append(
+                    {
+                        "namespace": name,
+                        **shell.run(_counts(memory)),
+                        "embedding": ", ".join(made_by) or None,
+                        "schema": min(stored.schema for stored in parts),
+                    }
+                )
+    return counted
 
 
 async def _counts(memory: PersistentMemory) -> dict[str, Any]:
-    records = await memory.records(limit=MAX_COUNT, include_history=True)
-    now = utc_now()
-    kinds = Counter(record.kind for record in records if record.is_current(now))
+    """The memories as `list` shows them, the messages as `list --messages` does, and what of both is over."""
+    current = await memory.records(limit=MAX_COUNT)
+    kinds = Counter(record.kind for record in current)
+    messages = kinds.pop(_MESSAGE, 0)
+    everything = await memory.records(limit=MAX_COUNT, include_history=True)
     return {
         "memories": kinds.total(),
         "kinds": dict(kinds.most_common()),
-        "history": len(records) - kinds.total(),
+        "messages": messages,
         "sessions": len(await memory.sessions()),
+        "history": len(everything) - len(current),
         "values": len(await memory.keys()),
     }
 
@@ -216,28 +218,21 @@ def _shown(row: dict[str, Any]) -> tuple[object, ...]:
     return tuple((row | {"kinds": kinds}).values())
 
 
-def _print_hits(shell: Shell, hits: Sequence[MemoryHit]) -> None:
+def _print_hits(shell: Shell, hits: Sequence[MemoryHit], *, explain: bool) -> None:
     if shell.as_json:
         parts = ("score", "similarity", "recency", "frequency", *PARTS)
         shell.printer.objects(
             {**{part: getattr(hit, part) + 0.0 for part in parts}, "record": fields_of(hit.record)} for hit in hits
         )
         return
-    told = [part for part in PARTS if any(getattr(hit, part) for hit in hits)]
-    columns = ("score", "id", "kind", "content", "similarity", *told, "recency", "frequency")
-    shell.printer.table(
-        columns,
-        [
-            (
-                hit.score,
-                hit.record.id[:SHORT_ID],
-                hit.record.kind,
-                hit.record.content,
-                hit.similarity,
-                *(getattr(hit, part) for part in told),
-                hit.recency,
-                hit.frequency,
-            )
-            for hit in hits
-        ],
-    )
+    rows: list[Row] = []
+    for hit in hits:
+        rows.append((hit.score, hit.record.id[:SHORT_ID], _said(hit.record)))
+        if explain:
+            rows.append(("", "", f"{hit.record.kind}: {hit.reasons}"))
+    shell.printer.table(("score", "id", "content"), rows)
+
+
+def _said(record: MemoryRecord) -> str:
+    """What a memory says; of a message also who said it."""
+    return f"{record.source}: {record.content}" if record.kind == _MESSAGE and record.source else record.content

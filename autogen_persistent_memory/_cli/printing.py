@@ -132,6 +132,9 @@ def print_records(printer: Printer, records: Sequence[MemoryRecord]) -> None:
         (record.id[:SHORT_ID], record.kind, record.content, record.tags, record.source, record.created_at)
         for record in records
     ]
+    if records and all(record.kind == "interaction" for record in records):  # whose lines are long
+        columns = ["id", "source", "content", "written"]
+        rows = [(record.id[:SHORT_ID], record.source, record.content, record.created_at) for record in records]
     if any(record.superseded_by for record in records):
         columns.append("replaced by")
         rows = [(*row, (record.superseded_by or "")[:SHORT_ID]) for row, record in zip(rows, records)]
