@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import pty
@@ -11,8 +12,10 @@ import re
 import resource
 import shlex
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -149,6 +152,11 @@ def listed(*arguments: str) -> list[object]:
     return [record["content"] for record in objects("list", "-n", "ann", *arguments)]
 
 
+def all_listed() -> list[object]:
+    """Everything in the store, messages and history included."""
+    return [*listed("--history"), *listed("--history", "--messages")]
+
+
 def test_memories_are_listed_newest_first_and_filtered(stocked: dict[str, MemoryRecord]) -> None:
     said = ["Gladly, at noon by the red lighthouse.", "Shall we meet in the old harbour tomorrow?"]
     assert listed() == ["Prefers green tea", "Lives in Lisbon"]
@@ -187,7 +195,9 @@ def test_search_tells_the_parts_of_each_score(stocked: dict[str, MemoryRecord]) 
     assert "similarity" not in "".join([best, *others])
     _, best, parts, *_ = done("search", "Who prefers tea?", "-n", "ann", "--explain", *TOY).splitlines()
     assert "Prefers green tea" in best
-    assert re.fullmatch(r" +preference: similarity 0\.\d+ \(.*\+0\.\d+ cosine.*\), recency 0\.95, frequency 0\.00", parts)
+    assert re.fullmatch(
+        r" +preference: similarity 0\.\d+ \(.*\+0\.\d+ cosine.*\), recency 0\.95, frequency 0\.00", parts
+    )
     assert len(objects("search", "tea", "-n", "ann", "--limit", "2", *TOY)) == 2
     assert [hit["record"]["kind"] for hit in objects("search", "tea", "-n", "ann", "-k", "fact", *TOY)] == ["fact"]  # type: ignore[index]
     assert len(objects("search", "tea", "-n", "ann", "--min-score", "0.3", *TOY)) < 4
@@ -330,7 +340,7 @@ def test_a_memory_is_edited_in_its_place(stocked: dict[str, MemoryRecord]) -> No
 def test_forgetting_takes_what_is_meant_and_nothing_else(stocked: dict[str, MemoryRecord]) -> None:
     assert objects("forget", "-n", "ann", "--tag", "hot", "--yes") == [{"forgotten": 1}]
     assert objects("forget", "-n", "ann", "--key", "home", "--everywhere", "--yes") == [{"forgotten": 2}]
-    assert len(listed("--history")) == 2
+    assert len(all_listed()) == 2
     assert objects("forget", "-n", "ann", "--containing", "harbour", "--session", "monday", "-y") == [{"forgotten": 1}]
     assert "no such memories" in refused(3, "forget", "-n", "ann", "--before", "2w", "--kind", "interaction", "--yes")
     assert "needs to be told what" in refused(2, "forget", "-n", "ann", "--yes")
@@ -344,7 +354,7 @@ def test_a_dry_run_only_tells_what_would_be_forgotten(stocked: dict[str, MemoryR
     assert done("forget", "-n", "ann", "--tag", "hot", "--dry-run") == "Would forget: 1.\n"
     assert "leave out --dry-run" in refused(2, "forget", "-n", "ann", "--all", "--dry-run")
     assert "no such memories" in refused(3, "forget", "-n", "ann", "--tag", "cold", "--dry-run")
-    assert len(listed("--history")) == 5
+    assert len(all_listed()) == 5
 
 
 def test_a_conversation_is_deleted_with_its_state_and_what_was_learned_stays(
@@ -391,7 +401,7 @@ def test_a_conversation_is_deleted_with_its_state_and_what_was_learned_stays(
 )
 def test_what_destroys_is_not_done_unasked(stocked: dict[str, MemoryRecord], command: str) -> None:
     assert "--yes" in refused(2, *command.split(), input="y\n")
-    assert len(listed("--history")) == 5
+    assert len(all_listed()) == 5
 
 
 def test_a_store_is_exported_and_imported_through_a_pipe(
@@ -416,9 +426,9 @@ def test_a_snapshot_is_a_store_of_its_own(
 ) -> None:
     (copied,) = objects("snapshot", str(tmp_path / "copy"))
     assert copied["folder"] == str(tmp_path / "copy")
-    everything = listed("--history")
+    everything = all_listed()
     monkeypatch.setenv("AUTOGEN_MEMORY_PATH", str(tmp_path / "copy"))
-    assert listed("--history") == everything
+    assert all_listed() == everything
     assert "not empty" in refused(2, "snapshot", str(tmp_path / "copy"))
 
 
@@ -443,7 +453,7 @@ def test_the_doctor_finds_and_repairs(stocked: dict[str, MemoryRecord], path: Pa
 
 
 def test_the_doctor_recovers_documents_from_a_damaged_store(stocked: dict[str, MemoryRecord], path: Path) -> None:
-    everything = listed("--history")
+    everything = all_listed()
     with (path / "chroma.sqlite3").open("r+b") as file:
         file.write(bytes(4096))
     assert f"autogen-memory doctor --repair --path {path}" in refused(1, "list", "-n", "ann")
@@ -452,7 +462,7 @@ def test_the_doctor_recovers_documents_from_a_damaged_store(stocked: dict[str, M
     assert "--embedding module:function --embedding-id 'toy-words'" in refused(1, "doctor", "--repair", "--yes")
     (report,) = objects("doctor", "--repair", "--yes", *TOY)
     assert (report["recovered"], report["missing"], report["left"]) == (7, 0, [])
-    assert listed("--history") == everything
+    assert all_listed() == everything
     assert done("doctor") == "Nothing is wrong.\n"
 
 
@@ -646,22 +656,55 @@ def test_a_terminal_is_asked_and_its_answer_counts(stocked: dict[str, MemoryReco
         assert stdout == (b"Forgotten: 1.\n" if code == 0 else b"")
 
 
+def on_a_terminal(*arguments: str, columns: int = 80, **environment: str) -> bytes:
+    """What a command prints on a terminal of that width."""
+    outside, inside = pty.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    variables = {**os.environ, "TERM": "xterm-256color", **environment}
+    process = start(*arguments, stdout=inside, stderr=inside, env=variables)
+    os.close(inside)
+    text = b""
+    try:
+        while part := os.read(outside, 4096):
+            text += part
+    except OSError:  # how Linux says that the other side is closed
+        pass
+    os.close(outside)
+    assert process.wait(60) == 0, text
+    return text
+
+
+def lines_on_a_terminal(*arguments: str) -> list[str]:
+    printed = on_a_terminal(*arguments, NO_COLOR="1").decode()
+    return re.sub(r"\x1b\[[\d;]*m", "", printed).splitlines()
+
+
+def test_tables_of_captured_data_fit_a_terminal_of_80_columns(path: Path) -> None:
+    replies = [f"For number {number} I would take the train to the old harbour. " * 4 for number in range(3)]
+
+    async def converse() -> None:
+        async with PersistentMemory("ann", store=EmbeddedStore(path)) as memory:
+            client = ReplayChatCompletionClient(replies)
+            assistant = AssistantAgent("assistant", model_client=client, memory=[memory])
+            for number in range(3):
+                await assistant.run(task=f"I live in Lisbon. How do I get to the old harbour, route number {number}?")
+
+    asyncio.run(converse())
+    assert max(map(len, lines_on_a_terminal("stats"))) <= 80
+    for command in ("search harbour", "search harbour --explain", "list", "list --messages"):
+        plain = lines_on_a_terminal(*command.split(), "-n", "ann")
+        assert max(map(len, plain)) <= 80, command
+        header, first, *others = plain
+        start_of_content = header.index("content")
+        width = max(len(line) for line in [first, *others]) - start_of_content
+        assert width >= 30, command  # else a text is a column of single words
+        assert len(plain) < 40, command
+
+
 def test_a_terminal_gets_colours_unless_it_wants_none(path: Path) -> None:
     printed = {}
     for no_colour in ("", "1"):
-        outside, inside = pty.openpty()
-        environment = {**os.environ, "NO_COLOR": no_colour, "TERM": "xterm-256color"}
-        process = start("--help", stdout=inside, stderr=inside, env=environment)
-        os.close(inside)
-        text = b""
-        try:
-            while part := os.read(outside, 4096):
-                text += part
-        except OSError:  # how Linux says that the other side is closed
-            pass
-        os.close(outside)
-        assert process.wait(60) == 0
-        printed[no_colour] = text
+        printed[no_colour] = on_a_terminal("--help", NO_COLOR=no_colour)
     colour = re.compile(rb"\x1b\[(\d+;)*3\d")
     assert colour.search(printed[""])
     assert not colour.search(printed["1"])
@@ -711,7 +754,7 @@ def test_a_folder_is_served_until_it_is_interrupted(serving: Serving, path: Path
         asyncio.run(look(EmbeddedStore(path)))
     assert "is in use by process" in refused(1, "serve", "--port", "0")
     assert "is in use by process" in refused(1, "list", "-n", "ann")
-    assert len(objects("list", "-n", "ann", "--server", f"127.0.0.1:{port}")) == 4
+    assert len(objects("list", "-n", "ann", "--server", f"127.0.0.1:{port}")) == 2
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0
     assert asyncio.run(look(EmbeddedStore(path))) == ["Prefers green tea", "Lives in Lisbon"]
@@ -761,3 +804,38 @@ def test_the_demonstration_remembers_and_leaves_nothing(path: Path, home: Path) 
     assert [who for who, _ in friday[-2:]] == ["user", "assistant"]
     assert not path.exists()
     assert list(home.iterdir()) == []
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    from autogen_persistent_memory import __version__
+
+    assert done("--version") == f"autogen-memory {__version__}\n"
+    assert "--version" not in done("list", "--help")
+
+
+def test_what_never_expires_cannot_have_a_lifetime(path: Path) -> None:
+    told = refused(2, "add", "Likes tea", "-n", "ann", "--ttl", "7d", "--pinned", *TOY)
+    assert "--ttl" in told
+    assert "--pinned" in told
+    assert not path.exists()
+
+
+BROKEN = {
+    "no model": {"onnxruntime.py": "raise ImportError('no onnxruntime here')"},
+    "nothing recalled": {
+        "sitecustomize.py": "import autogen_persistent_memory._turn as turn\n"
+        "async def update(self, context): return ()\n"
+        "turn.Turn.update = update"
+    },
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_the_demonstration_fails_when_memory_does(broken: str, tmp_path: Path) -> None:
+    for name, code in BROKEN[broken].items():
+        (tmp_path / name).write_text(code)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    answer = subprocess.run([*SCRIPT, "demo"], env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1, answer.stdout
+    assert answer.stderr.splitlines()[-1].startswith("Error: The demonstration failed")

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,15 +19,18 @@ from PIL import Image as Picture
 from toys import HandClock, words
 
 from autogen_persistent_memory import (
+    CloudStore,
     EmbeddedStore,
     MemoryRecord,
     PersistentMemory,
     ProfileMemory,
     RecallPolicy,
+    ServerStore,
     SessionMemory,
     StoreUnavailableError,
     TemporaryStore,
 )
+from autogen_persistent_memory._records import draft
 
 
 def contents(records: Any) -> list[str]:
@@ -123,8 +128,9 @@ BAD_RECALL: list[dict[str, Any]] = [
 async def test_bad_recalls_are_refused(profile: ProfileMemory, arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         await profile.recall(**arguments)
-    with pytest.raises(ValueError, match=r"\w"):
-        await profile.query(**arguments)
+    if arguments != {"query": ""}:  # which means nothing in particular
+        with pytest.raises(ValueError, match=r"\w"):
+            await profile.query(**arguments)
 
 
 async def test_unknown_keywords_are_refused(profile: ProfileMemory) -> None:
@@ -631,3 +637,113 @@ async def test_recalling_many_does_not_hold_up_the_loop(profile: ProfileMemory) 
     found = await profile.recall("about tea", limit=300, max_tokens=100_000)
     assert len(found) == 300
     assert asyncio.get_running_loop().time() - started < 3
+
+
+async def test_a_blank_query_gives_the_newest_and_most_used_memories(clock: HandClock) -> None:
+    async with PersistentMemory("ann", session="s", store=TemporaryStore(), embedding=words()) as memory:
+        assert (await memory.query("")).results == []
+        for number in range(4):
+            await memory.remember(f"Owns item{number}", tags=["old"] if number < 2 else [])
+            clock.move(days=15)
+        await memory.remember("Lives in Berlin", key="home")
+        await memory.remember("Lives in Lisbon", key="home")
+        await memory.extract(["ok"])  # which tells nothing
+        for _ in range(10):
+            await memory.recall("Owns item0", limit=1, reinforce=True)
+            await memory.flush()
+        for blank in ("", " \n", MemoryContent(content="", mime_type=MemoryMimeType.TEXT)):
+            found = [str(result.content) for result in (await memory.query(blank)).results]
+            assert found[0] == "Owns item0"  # used ten times
+            assert found[1:4] == ["Lives in Lisbon", "Owns item3", "Owns item2"]
+            assert "Lives in Berlin" not in found
+        assert len((await memory.query("", limit=2)).results) == 2
+        (first, second) = (await memory.query("", tags=["old"])).results
+        assert {first.content, second.content} == {"Owns item0", "Owns item1"}
+        assert first.metadata is not None
+        assert first.metadata["score"] > 0
+        assert (await memory.session.query("")).results == []
+        with pytest.raises(ValueError, match="knows no colour"):
+            await memory.query("", colour="red")
+        with pytest.raises(ValueError, match="limit"):
+            await memory.query("", limit=0)
+        for blank_query in ("", "  "):
+            with pytest.raises(ValueError, match="blank"):
+                await memory.recall(blank_query)
+
+
+async def test_a_blank_query_of_a_session_gives_its_messages(memory: PersistentMemory) -> None:
+    await memory.remember("Likes tea")
+    await memory.session.append("user", "Shall we meet in the old harbour?")
+    assert [result.content for result in (await memory.session.query("")).results] == [
+        "Shall we meet in the old harbour?"
+    ]
+    assert len((await memory.query("")).results) == 2
+    await memory.close()
+
+
+async def test_a_blank_query_goes_back_in_time(clock: HandClock) -> None:
+    async with ProfileMemory("ann", store=TemporaryStore(), embedding=words()) as profile:
+        await profile.remember("Lives in Berlin", key="home")
+        clock.move(days=1)
+        then = clock()
+        clock.move(days=1)
+        await profile.remember("Lives in Lisbon", key="home")
+        assert [result.content for result in (await profile.query("", at=then)).results] == ["Lives in Berlin"]
+
+
+async def test_a_kind_is_trimmed_and_folded(memory: PersistentMemory) -> None:
+    record = await memory.remember("Likes tea", kind=" Preference\n")
+    assert record.kind == "preference"
+    assert [hit.content for hit in await memory.recall("tea", kinds=["PREFERENCE", "preference "])] == ["Likes tea"]
+    assert contents(await memory.records(kinds=["Preference"])) == ["Likes tea"]
+    assert (await memory.edit(record.id, kind="  Lesson")).kind == "lesson"
+    with pytest.raises(ValueError, match="kind is empty or blank"):
+        await memory.edit(record.id, kind=" ")
+    assert await memory.forget(kinds=["LESSON"]) == 1
+    await memory.session.append("user", "Shall we meet in the old harbour?")
+    assert await memory.forget(kinds=["Interaction"]) == 1
+    short = RecallPolicy(
+        lifetimes={" Ticket ": timedelta(days=1)}, kind_bonus={"Ticket": 0.5}, kind_min_similarity={"TICKET": 0.9}
+    )
+    assert (short.lifetimes.keys(), short.kind_bonus.keys()) == ({"ticket"}, {"ticket"})
+    assert short.least_similarity("ticket") == 0.9
+    brief = ProfileMemory("ann", store=TemporaryStore(), embedding=words(), policy=short)
+    assert (await brief.remember("Printer is jammed", kind="Ticket")).expires_at is not None
+    await memory.close()
+    await brief.close()
+
+
+@pytest.mark.parametrize("stored", ["Decision", "DECISION", "decision"])
+async def test_a_kind_that_was_stored_before_kinds_were_folded_is_found(stored: str) -> None:
+    async with ProfileMemory("ann", store=TemporaryStore(), embedding=words()) as profile:
+        as_then = replace(draft("Uses PostgreSQL"), kind=stored)
+        await profile._engine.remember("profile", [as_then])
+        profile._engine.rest()  # so that it is read from the store
+        assert [record.kind for record in await profile.records(kinds=["Decision"])] == ["decision"]
+        assert [hit.record.kind for hit in await profile.recall("PostgreSQL", kinds=["decision"])] == ["decision"]
+        assert await profile.forget(kinds=["decision"]) == 1
+
+
+async def test_a_hit_has_the_content_of_its_memory(memory: PersistentMemory) -> None:
+    await memory.remember("Likes tea")
+    (hit,) = await memory.recall("tea")
+    assert hit.content == hit.record.content == "Likes tea"
+    await memory.close()
+
+
+def test_memories_and_stores_tell_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    server = ServerStore("user:hunter2@chroma.example", 8001, True, token_env="SECRET_TOKEN", database="prod")
+    assert repr(server) == "ServerStore('chroma.example', 8001, ssl=True, database='prod')"
+    assert repr(ServerStore()) == "ServerStore('localhost', 8000)"
+    assert repr(EmbeddedStore(tmp_path)) == f"EmbeddedStore({str(tmp_path)!r})"
+    assert repr(EmbeddedStore()) == "EmbeddedStore('~/.autogen_memory')"
+    assert repr(CloudStore("acme", api_key_env="SECRET_TOKEN")) == "CloudStore(tenant='acme')"
+    assert repr(TemporaryStore("x")) == "TemporaryStore('x')"
+    store = TemporaryStore("x")
+    memory = PersistentMemory("user-42", session="monday", store=store)
+    assert repr(memory) == "PersistentMemory('user-42', session='monday', store=TemporaryStore('x'))"
+    assert repr(memory.profile) == "ProfileMemory('user-42', store=TemporaryStore('x'))"
+    assert repr(memory.session) == "SessionMemory('user-42', 'monday', store=TemporaryStore('x'))"
+    assert "hunter2" not in repr(ProfileMemory("ann", store=server))
+    assert not (tmp_path / "chroma.sqlite3").exists()

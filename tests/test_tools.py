@@ -27,6 +27,7 @@ from autogen_persistent_memory import (
     memory_tools,
 )
 from autogen_persistent_memory._conversation import without_answers
+from autogen_persistent_memory._records import draft
 
 CALLING: ModelInfo = {
     "vision": False,
@@ -380,3 +381,55 @@ async def test_tools_survive_being_dumped_and_loaded() -> None:
     assert record.id in await run(loaded["recall"], query="When is the deployment?")
     await run(loaded["remember"], content="The deployment failed twice")
     assert {item.tags for item in await memory.records()} == {("ops",)}
+
+
+async def test_forget_takes_the_beginning_of_an_id(memory: PersistentMemory) -> None:
+    ids = ["abcdef01" + "0" * 24, "abcdef02" + "0" * 24, "12345678" + "0" * 24]
+    drafts = [draft(f"The user owns item{number}", id=id) for number, id in enumerate(ids)]
+    await memory._engine.remember("profile", drafts)
+    (forget,) = memory_tools(memory, ["forget"])
+    assert isinstance(forget, BaseTool)
+    assert "2 memories begin with abcdef" in await run(forget, id="abcdef")
+    for unknown in ("12345", "9999999", "12345679"):
+        assert "no memory with the id" in await run(forget, id=unknown)
+    assert await memory.count() == 3
+    assert await run(forget, id="(id: 12345678)") == f"Memory forgotten (id: {ids[2]})"
+    assert await run(forget, id="ABCDEF01") == f"Memory forgotten (id: {ids[0]})"
+    assert await run(forget, id="abcdef") == f"Memory forgotten (id: {ids[1]})"
+    assert await memory.count() == 0
+
+
+async def test_the_beginning_of_an_id_means_only_what_the_tools_may_touch(memory: PersistentMemory) -> None:
+    record = await memory.remember("The build takes an hour", tags=["other"])
+    old = await memory.remember("Lives in Berlin", key="home", tags=["mine"])
+    await memory.remember("Lives in Lisbon", key="home", tags=["mine"])
+    (forget,) = memory_tools(memory, ["forget"], tags=["mine"])
+    assert isinstance(forget, BaseTool)
+    assert "no memory with the id" in await run(forget, id=record.id[:8])
+    assert "no memory with the id" in await run(forget, id=old.id[:8])
+    assert await memory.record(record.id) is not None
+
+
+async def test_a_kind_may_be_written_in_any_case(memory: PersistentMemory) -> None:
+    tools = by_name(memory_tools(memory))
+    await run(tools["remember"], content="Local files failed as a cache", kind=" Lesson")
+    assert [record.kind for record in await memory.profile.records()] == ["lesson"]
+    assert "Local files" in await run(tools["recall"], query="local files as a cache", kind="LESSON ")
+    pinned = by_name(memory_tools(memory, kind=" Lesson "))
+    assert "Local files" in await run(pinned["recall"], query="local files as a cache")
+    dumped = pinned["recall"].dump_component()
+    dumped.config["kind"] = " Lesson "
+    loaded = BaseTool.load_component(dumped)
+    assert loaded.dump_component().config["kind"] == "lesson"
+
+
+async def test_lessons_are_marked_in_what_recall_answers(memory: PersistentMemory) -> None:
+    lesson = await memory.remember("Local files failed as a cache", kind="lesson")
+    fact = await memory.remember("The cache of the build is in Redis")
+    (recall,) = memory_tools(memory, ["recall"])
+    assert isinstance(recall, BaseTool)
+    answer = await run(recall, query="cache files build")
+    assert f"- Lessons (failed before, avoid): Local files failed as a cache (id: {lesson.id})" in answer
+    assert f"- The cache of the build is in Redis (id: {fact.id})" in answer
+    assert without_answers(answer) == ""
+    assert "- Lessons (failed before, avoid): Local files" in (await memory.recall("cache files build")).text

@@ -136,8 +136,8 @@ def add_looking(app: typer.Typer) -> None:
             shell.printer.objects([{"store": where(shell), "bytes": size, "namespaces": counted}])
             return
         shell.printer.line(where(shell) + ("" if size is None else f": {size / 1e6:.1f} MB"))
-        columns = ("namespace", "memories", "kinds", "messages", "sessions", "history", "values", "embedding", "schema")
-        shell.printer.table(columns, [_shown(row) for row in counted])
+        columns = ("namespace", "memories", "kinds", "messages", "sessions", "history", "values", "embedding")
+        shell.printer.table(columns, [_shown(row, columns) for row in counted])
 
 
 def find(shell: Shell, memory: PersistentMemory, id: str) -> MemoryRecord:
@@ -213,9 +213,9 @@ async def _counts(memory: PersistentMemory) -> dict[str, Any]:
     }
 
 
-def _shown(row: dict[str, Any]) -> tuple[object, ...]:
+def _shown(row: dict[str, Any], columns: Sequence[str]) -> tuple[object, ...]:
     kinds = ", ".join(f"{count} {kind}" for kind, count in row["kinds"].items())
-    return tuple((row | {"kinds": kinds}).values())
+    return tuple((row | {"kinds": kinds})[column] for column in columns)
 
 
 def _print_hits(shell: Shell, hits: Sequence[MemoryHit], *, explain: bool) -> None:

@@ -38,7 +38,7 @@ class Printer:
         """Print a table."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
-            table.add_column(column, overflow="fold")
+            table.add_column(column, overflow="fold", min_width=len(column))
         for row in rows:
             table.add_row(*(Text(one_line(cell)) for cell in row))
         self._print(table)
