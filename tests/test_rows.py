@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from test_checks import JSON_VALUES, TEXT
 
 from autogen_persistent_memory import MemoryRecord
+from autogen_persistent_memory._checks import fold_kind
 from autogen_persistent_memory._records import Selection
 from autogen_persistent_memory._rows import to_metadata, to_record, to_where
 
@@ -16,7 +17,7 @@ RECORDS = st.builds(
     id=st.just("id"),
     namespace=st.just("n"),
     content=WORDS,
-    kind=WORDS,
+    kind=WORDS.map(fold_kind),
     tags=st.lists(WORDS, max_size=3).map(tuple),
     key=st.none() | WORDS,
     source=st.none() | WORDS,
@@ -54,7 +55,7 @@ NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 FILTERS = [
     (Selection(), None),
     (Selection(believed_at=NOW), None),
-    (Selection(kinds=("a", "b")), {"kind": {"$in": ["a", "b"]}}),
+    (Selection(kinds=("a", "b")), {"kind": {"$in": ["a", "A", "b", "B"]}}),
     (Selection(tags=("x",)), {"tags": {"$contains": "x"}}),
     (Selection(session="s", key="k"), {"$and": [{"session": "s"}, {"key": "k"}]}),
     (Selection(current_at=NOW), {"superseded": {"$ne": True}}),

@@ -35,6 +35,7 @@ from autogen_persistent_memory import (
     export_memories,
     import_memories,
 )
+from autogen_persistent_memory._checks import fold_kind
 from autogen_persistent_memory._lines import End, Header, NamespaceLine, RecordLine, ValueLine, from_line, to_line
 from autogen_persistent_memory._records import MIME_TYPES, TEXT
 from autogen_persistent_memory._store import Entry
@@ -121,7 +122,7 @@ records = st.builds(
     id=text(),
     namespace=names,
     content=text(),
-    kind=text(),
+    kind=text().map(fold_kind),
     tags=st.lists(text(), unique=True, max_size=3).map(tuple),
     key=st.none() | text(),
     source=st.none() | text(),
@@ -147,6 +148,12 @@ def test_a_record_comes_back_from_its_line_as_it_was(line: RecordLine) -> None:
     assert to_line(line).count("\n") == 1
     assert from_line(to_line(line)) == line
     assert from_line(to_line(line).encode()) == line
+
+
+def test_a_kind_that_an_earlier_version_exported_is_folded() -> None:
+    record = MemoryRecord(id="x", namespace="ann", content="Uses SQLite", created_at=NOW, updated_at=NOW)
+    line = to_line(RecordLine("profile", replace(record, kind=" Decision"), None))
+    assert from_line(line) == RecordLine("profile", replace(record, kind="decision"), None)
 
 
 @given(names, st.sampled_from(("value", "state", "mark")), text(), json_values, st.none() | times)
