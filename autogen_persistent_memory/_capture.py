@@ -22,6 +22,7 @@ _MOST_PLACES = 256
 MOST_UNCAPTURED = 100
 """How far back in a loaded conversation the last message is looked for that is captured."""
 _MOST_RECENT = 1_000
+_MOST_MISHEARD = 100
 _MOMENTS = count()
 
 
@@ -169,7 +170,7 @@ class Ledger:
         self.is_loaded = False
         self.users: set[str] = set()
         """Who was asked for input in a stream, and so is a person, whatever the policy says."""
-        self.misheard: list[Captured] = []
+        self.misheard: deque[Captured] = deque(maxlen=_MOST_MISHEARD)
         """What such a person said, and may have been captured as an agent's words before that was known."""
         self.provisional: set[str] = set()
         """The ids of what was captured before it was known what earlier processes captured."""

@@ -133,7 +133,7 @@ class Recorder:
         return self._engine.policy.user_sources.union(self._asked, shared)
 
     def _is_user(self, names: Iterable[str]) -> None:
-        self._asked.update(names)
+        self._asked.update(set(names) - self._engine.policy.user_sources)
         if self._books is not None:
             self._books.users |= self._asked
 
@@ -189,7 +189,8 @@ class Recorder:
                 continue
             if record.origin != "user":
                 await self._delivery.learn_from_user(record)
-            ledger.misheard.remove(known)
+            if known in ledger.misheard:  # else another memory of the session was faster
+                ledger.misheard.remove(known)
 
     async def _stored(self, known: Captured) -> MemoryRecord | None:
         found = await self._engine.find([self._id(known)], ["session"])

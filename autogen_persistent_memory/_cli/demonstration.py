@@ -52,7 +52,7 @@ def _lines_of(day: str, folder: str) -> list[dict[str, str]]:
     process = [sys.executable, "-m", __name__, day, folder]
     answer = subprocess.run(process, stdout=subprocess.PIPE, encoding="utf-8", check=False)
     if answer.returncode:
-        raise PersistentMemoryError("The demonstration failed, as is said above. Mend that, and run it again.")
+        raise PersistentMemoryError("The demonstration failed; the reason is printed above. Fix it and run it again.")
     return [json.loads(line) for line in answer.stdout.splitlines()]
 
 

@@ -14,12 +14,11 @@ from .._records import MemoryHit, MemoryRecord
 from .._store import SHELVES
 from .commands import command
 from .options import At, Containing, EmbeddingId, EmbeddingName, Id, Kinds, Limit, Namespace, Session, Tags
-from .printing import SHORT_ID, Row, fields_of, print_records, to_json
+from .printing import MESSAGE, SHORT_ID, Row, fields_of, print_records, to_json
 from .shell import NothingFoundError, Shell, size_of
 
 PARTS = ("cosine", "keywords", "session", "neighbours", "speaker", "particulars", "question")
 _LEAST_PREFIX = 4
-_MESSAGE = "interaction"
 
 
 def add_looking(app: typer.Typer) -> None:
@@ -52,10 +51,10 @@ def add_looking(app: typer.Typer) -> None:
     ) -> None:
         """List memories, newest first; with --messages what was said in conversations."""
         if messages and kind:
-            raise ValueError(f"--messages are of the kind {_MESSAGE}; leave out --kind.")
-        kinds = [_MESSAGE] if messages else kind
+            raise ValueError(f"--messages are of the kind {MESSAGE}; leave out --kind.")
+        kinds = [MESSAGE] if messages else kind
         with shell.memory(namespace) as memory:
-            names_messages = _MESSAGE in map(fold_kind, kinds or ())
+            names_messages = MESSAGE in map(fold_kind, kinds or ())
             of = memory if names_messages else memory.profile
             most = MAX_COUNT if containing else limit
             records = shell.run(
@@ -201,7 +200,7 @@ async def _counts(memory: PersistentMemory) -> dict[str, Any]:
     """The memories as `list` shows them, the messages as `list --messages` does, and what of both is over."""
     current = await memory.records(limit=MAX_COUNT)
     kinds = Counter(record.kind for record in current)
-    messages = kinds.pop(_MESSAGE, 0)
+    messages = kinds.pop(MESSAGE, 0)
     everything = await memory.records(limit=MAX_COUNT, include_history=True)
     return {
         "memories": kinds.total(),
@@ -235,4 +234,4 @@ def _print_hits(shell: Shell, hits: Sequence[MemoryHit], *, explain: bool) -> No
 
 def _said(record: MemoryRecord) -> str:
     """What a memory says; of a message also who said it."""
-    return f"{record.source}: {record.content}" if record.kind == _MESSAGE and record.source else record.content
+    return f"{record.source}: {record.content}" if record.kind == MESSAGE and record.source else record.content

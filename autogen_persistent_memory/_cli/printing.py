@@ -17,6 +17,8 @@ from rich.text import Text
 from .._records import MemoryRecord
 
 SHORT_ID = 8
+MESSAGE = "interaction"
+"""The kind of captured messages."""
 _LONGEST_CELL = 200
 _PIPE_WIDTH = 10_000
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -132,7 +134,7 @@ def print_records(printer: Printer, records: Sequence[MemoryRecord]) -> None:
         (record.id[:SHORT_ID], record.kind, record.content, record.tags, record.source, record.created_at)
         for record in records
     ]
-    if records and all(record.kind == "interaction" for record in records):  # whose lines are long
+    if records and all(record.kind == MESSAGE for record in records):  # whose lines are long
         columns = ["id", "source", "content", "written"]
         rows = [(record.id[:SHORT_ID], record.source, record.content, record.created_at) for record in records]
     if any(record.superseded_by for record in records):
