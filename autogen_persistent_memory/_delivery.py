@@ -101,9 +101,7 @@ class Delivery:
                 source=heard.source,
                 session=heard.session,
                 origin="user" if heard.by_user else "agent",
-                metadata={FACTS: list(heard.facts), SPANS: [list(span) for span in heard.spans]}
-                if heard.facts
-                else None,
+                metadata=_links(heard),
                 at=heard.at,
                 id=heard.id,
             )

@@ -70,7 +70,7 @@ def test_the_prompt_tells_the_model_what_to_trust() -> None:
 def test_lessons_are_marked_as_things_to_avoid() -> None:
     lesson, fact = hit("Local files failed", kind="lesson"), hit("Likes tea")
     assert block(lesson).count("avoid") == 1
-    assert paste([lesson, fact]).text == "- Lessons (failed before, avoid): Local files failed\n- Likes tea"
+    assert paste([lesson, fact], 5).text == "- Lessons (failed before, avoid): Local files failed\n- Likes tea"
     policy = RecallPolicy(headings={"Lesson": "Nicht wiederholen"})
     assert paste([lesson], policy=policy).text == "- Nicht wiederholen: Local files failed"
 

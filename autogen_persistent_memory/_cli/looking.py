@@ -226,12 +226,12 @@ def _print_hits(shell: Shell, hits: Sequence[MemoryHit], *, explain: bool) -> No
         return
     rows: list[Row] = []
     for hit in hits:
-        rows.append((hit.score, hit.record.id[:SHORT_ID], _said(hit.record)))
+        rows.append((hit.score, hit.record.id[:SHORT_ID], _said(hit)))
         if explain:
             rows.append(("", "", f"{hit.record.kind}: {hit.reasons}"))
     shell.printer.table(("score", "id", "content"), rows)
 
 
-def _said(record: MemoryRecord) -> str:
+def _said(hit: MemoryHit) -> str:
     """What a memory says; of a message also who said it."""
-    return f"{record.source}: {record.content}" if record.kind == MESSAGE and record.source else record.content
+    return f"{hit.record.source}: {hit.content}" if hit.record.kind == MESSAGE and hit.record.source else hit.content
