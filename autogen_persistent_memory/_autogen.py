@@ -272,7 +272,23 @@ class EngineMemory(Memory):
         readers = [reader for reader in (self._captured_by, self._recap) if reader is not None]
         return all([await reader.read(seconds) for reader in readers])
 
+    async def open(self) -> None:
+        """Open the memory now rather than on first use, so that what is wrong with its setup ends the program at start-up.
+
+        `async with` does the same. What is open already is not opened again. A server that cannot be reached within
+        `policy.deadline`, or an embedding that cannot be loaded for now, is only a warning: agents go on without memory until
+        it is there.
+
+        Raises:
+            StoreLockedError: Another process has the folder.
+            EmbeddingMismatchError: The namespace was written with another embedding.
+            SchemaVersionError: A newer version wrote it.
+            StoreUnavailableError: A folder cannot be opened.
+        """
+        await self._engine.open()
+
     async def __aenter__(self) -> Self:
+        await self.open()
         return self
 
     async def __aexit__(self, *exception: object) -> None:

@@ -72,6 +72,7 @@ class Engine:
         self._lull = Lull(self._keep_house)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._swept_at: datetime | None = None
+        self._is_open = False
         self.prepared = False
         self.chores: list[Chore] = []
 
@@ -93,9 +94,58 @@ class Engine:
         """
         if self._used or self._tasks or self._lull.is_awaited:
             return False
-        self._holdings = None
-        self.prepared = False
+        self._forget_holdings()
         return True
+
+    async def open(self) -> None:
+        """Open the store and load the embedding now, unless that was done; see `EngineMemory.open`."""
+        if self._is_open:
+            return
+        is_mine, holdings = self._holdings is None, self.holdings
+        try:
+            with automatic():
+                await asyncio.gather(self._load_embedding(), self._open_store(holdings))
+        except BaseException:
+            if is_mine and self._holdings is holdings:
+                self._forget_holdings()
+                await holdings.connection.close()
+            raise
+        self._is_open = True
+
+    async def _open_store(self, holdings: Holdings) -> None:
+        await holdings.connection.prepare()
+        if holdings.connection.exclusive:
+            await holdings.check()
+            return
+        try:
+            await within(self.policy.deadline, holdings.check())
+        except asyncio.TimeoutError:
+            holdings.connection.breaker.gave_up(self.policy.deadline)
+            self._warn_not_open(f"its server did not answer within {self.policy.deadline:g} s.")
+        except PersistentMemoryError as error:
+            if error.needs_developer:
+                raise
+            self._warn_not_open(error)
+        self._keep_house_soon()
+
+    async def _load_embedding(self) -> None:
+        try:
+            await within(self.policy.opening_deadline, self.embedding.load())
+        except asyncio.TimeoutError:
+            self._warn_not_open(f"its embedding could not be loaded within {self.policy.opening_deadline:g} s.")
+        except PersistentMemoryError as error:
+            if error.needs_developer:
+                raise
+            self._warn_not_open(error)
+
+    def _warn_not_open(self, reason: object) -> None:
+        was_told = self.holdings.connection.breaker.is_open
+        message = "The memory of %r cannot be used yet, and agents go on without it: %s"
+        logger.log(logging.DEBUG if was_told else logging.WARNING, message, self.namespace, reason)
+
+    def _forget_holdings(self) -> None:
+        self._holdings = None
+        self.prepared = self._is_open = False
 
     async def prepare(self) -> None:
         """Do the slow local part of opening: load the model, and open the store if it is on this machine."""
@@ -129,8 +179,7 @@ class Engine:
             for chore in self.chores:
                 await chore.leave()
             if self._holdings is holdings:
-                self._holdings = None
-                self.prepared = False
+                self._forget_holdings()
             if holdings is not None:
                 await holdings.connection.close()
 

@@ -56,6 +56,16 @@ class Holdings:
         if self.connection.exclusive:
             await self.catalogue_in_step(patience=_OPENING_PATIENCE)
 
+    async def check(self) -> None:
+        """Open the store, and make sure that what it holds of the namespace can be used.
+
+        Raises:
+            PersistentMemoryError: It cannot.
+        """
+        await self.values.check()
+        for name in SHELVES:
+            await self.shelf(name).check_fit()
+
     def shelf(self, name: ShelfName) -> Shelf:
         """A shelf of the namespace."""
         return self._shelves[name]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Iterator
@@ -47,8 +48,8 @@ class Ownership:
             raise StoreLockedError(
                 f"The store {self._folder} is in use by {holder_of(self._folder) or 'another process'}. An embedded store belongs to one process at "
                 "a time, since two would destroy each other's vectors. Either end that process, or let both share a "
-                f"server: run `chroma run --path {self._folder}` after ending it, and pass "
-                "store=ServerStore('localhost', 8000) in each."
+                f"server: run `autogen-memory share --path {shlex.quote(str(self._folder))}` after ending it, and pass "
+                "store=ServerStore('127.0.0.1', 8000) in each."
             ) from None
         try:
             self.name_holder(os.getpid(), " ".join(sys.argv))

@@ -296,7 +296,8 @@ class RememberingMemory(EngineMemory):
     async def reembed(self, *, progress: Progress = True) -> int:
         """Make all vectors of the namespace anew with this memory's embedding; how many.
 
-        This is how to go on after an `EmbeddingMismatchError`. If it is interrupted nothing is lost: run it again.
+        This is how to go on after an `EmbeddingMismatchError`. Call it on a memory that is not open yet: `open()` and
+        `async with` refuse what was written with another embedding. If it is interrupted nothing is lost: run it again.
 
         Args:
             progress: True for a progress bar on a terminal, or a function that is given (done, total).

@@ -120,6 +120,9 @@ class ChromaShelf(NamespaceCollection):
     async def ids(self) -> list[str]:
         return await self.read(lambda collection: list(collection.get(include=[])["ids"]), [])
 
+    async def check_fit(self) -> None:
+        await self.read(lambda collection: None, None)
+
     async def size(self) -> int:
         return await self._call(
             lambda client: self._use(client, lambda collection: collection.count(), 0, any_embedding=True)

@@ -92,6 +92,14 @@ class Shelf(Protocol):
             SchemaVersionError: A newer one wrote it.
         """
 
+    async def check_fit(self) -> None:
+        """Make sure that this version and this embedding can use what is there.
+
+        Raises:
+            SchemaVersionError: A newer version wrote it.
+            EmbeddingMismatchError: Another embedding made its vectors.
+        """
+
     async def clear(self) -> None:
         """Delete all records for good."""
 

@@ -93,9 +93,58 @@ async def test_a_memory_that_hangs(caplog: pytest.LogCaptureFixture, is_async: b
     await memory._engine.holdings.connection.prepare()
     for _ in range(2):
         assert await answer_time(memory) < 0.3 + SLACK
-    assert all("did not answer in time" in warning for warning in warnings_in(caplog))
-    assert len(warnings_in(caplog)) == 2
+    (warning,) = warnings_in(caplog)
+    assert "did not answer in time" in warning
     hang.set()
+
+
+def goes_on_without(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno >= logging.WARNING and "goes on without memory" in record.getMessage()
+    ]
+
+
+async def test_that_agents_have_no_memory_is_logged_once_per_namespace_and_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reason: str | None = "no weights"
+
+    def fragile(texts: list[str]) -> list[list[float]]:
+        if reason is not None:
+            raise OSError(reason)
+        return word_vectors(texts)
+
+    def a_memory(namespace: str) -> PersistentMemory:
+        return PersistentMemory(namespace, store=store, embedding=CallableEmbedding(fragile, id="x"), capture=False)
+
+    store = TemporaryStore()
+    for _ in range(2):
+        await answer_time(a_memory("ann"))  # a new object for every request is still the same process
+    assert len(goes_on_without(caplog)) == 1
+    await answer_time(a_memory("ben"))
+    assert len(goes_on_without(caplog)) == 2
+    reason = "no more disk"
+    for _ in range(2):
+        await answer_time(a_memory("ann"))
+    assert len(goes_on_without(caplog)) == 3
+    reason = None
+    await answer_time(a_memory("ann"))
+    reason = "no weights"
+    for _ in range(2):
+        await answer_time(a_memory("ann"))
+        await answer_time(a_memory("ben"))
+    assert len(goes_on_without(caplog)) == 4
+
+
+async def test_what_a_developer_must_mend_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    store = TemporaryStore()
+    await PersistentMemory("ann", store=store, embedding=words("old")).remember("Likes tea")
+    for _ in range(3):
+        await answer_time(PersistentMemory("ann", store=store, embedding=words("new")))
+    (error,) = goes_on_without(caplog)
+    assert "reembed" in error
 
 
 async def test_a_server_that_hangs(caplog: pytest.LogCaptureFixture, hung_server: int) -> None:

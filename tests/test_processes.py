@@ -67,7 +67,9 @@ async def test_sarah_survives_kill_9_and_the_second_process_is_refused_until_the
     assert first.stdout is not None
     assert await asyncio.to_thread(first.stdout.readline) == "remembered\n"
     memory = PersistentMemory("user-42", store=EmbeddedStore(tmp_path / "store"))
-    with pytest.raises(StoreLockedError, match=rf"process {first.pid} .*one process.*chroma run.*ServerStore"):
+    with pytest.raises(
+        StoreLockedError, match=rf"process {first.pid} .*one process.*autogen-memory share.*ServerStore"
+    ):
         await memory.recall("Which language does she like?")
     with pytest.raises(StoreLockedError):
         await memory.remember("x")
