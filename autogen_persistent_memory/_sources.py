@@ -281,7 +281,7 @@ class Server:
         reason = _cause(error)
         return (
             f"The Chroma server at {where} cannot be used: {str(reason) or type(reason).__name__}. Check that it runs (start "
-            f"one with: chroma run --path memories --port {self._config.port}), that the address is right and that it "
+            f"one on this machine with: autogen-memory share --port {self._config.port}), that the address is right and that it "
             f"answers within {self._config.timeout:g} s; tenant {self._config.tenant!r} and database "
             f"{self._config.database!r} must exist, and the token's environment variable must be set if it wants one."
         )

@@ -50,8 +50,9 @@ class EmbeddedStore:
 
 
 class ServerStore:
-    """A Chroma server (`chroma run --path memories --port 8000`), shared by any number of processes and machines.
+    """A Chroma server, shared by any number of processes and machines.
 
+    `autogen-memory share` runs one on a folder of this machine, `chroma run --path memories` anywhere.
     The open-source server has no authentication and no encryption of its own: keep it on loopback or behind a proxy.
     Secrets are named, never given: the values stay in environment variables.
 

@@ -17,7 +17,7 @@ from ._cli.demonstration import add_demonstration
 from ._cli.looking import add_looking
 from ._cli.mending import add_mending
 from ._cli.moving import add_moving
-from ._cli.serving import add_serving
+from ._cli.sharing import add_sharing
 
 app = typer.Typer(
     name="autogen-memory",
@@ -33,7 +33,7 @@ for add_commands in (
     add_conversing,
     add_moving,
     add_mending,
-    add_serving,
+    add_sharing,
     add_demonstration,
 ):
     add_commands(app)

@@ -1,7 +1,7 @@
 """One memory for many processes: two of them write at the same time, a third one knows it all.
 
 Run `python samples/many_processes.py`. It starts `chroma run`, which comes with Chroma, on a free port of loopback, and stops
-it at the end. In real life the server runs anyway (`chroma run --path memories`), and `ServerStore` says where.
+it at the end. In real life the server runs anyway (`autogen-memory share --path memories`), and `ServerStore` says where.
 A folder (`EmbeddedStore`) belongs to one process at a time; a second one is told so.
 
 The model is scripted; samples/models.py says how to use a real one.

@@ -479,9 +479,8 @@ def test_the_error_about_another_embedding_names_the_command_that_mends_it(
     stocked: dict[str, MemoryRecord], path: Path
 ) -> None:
     async def refused_with(embedding: Embedding) -> list[str]:
-        async with PersistentMemory("ann", store=EmbeddedStore(path), embedding=embedding) as memory:
-            with pytest.raises(EmbeddingMismatchError) as refusal:
-                await memory.recall("Who lives where?")
+        with pytest.raises(EmbeddingMismatchError) as refusal:
+            await PersistentMemory("ann", store=EmbeddedStore(path), embedding=embedding).open()
         (command,) = re.findall("`autogen-memory (.*?)`", str(refusal.value))
         return shlex.split(command)
 
@@ -566,7 +565,7 @@ def test_a_server_is_used_like_a_folder(chroma_server: tuple[str, int], path: Pa
     assert objects("edit", str(record["id"]), "-n", namespace, "--tag", "pets", *server)[0]["tags"] == ["pets"]
     assert '"Has two cats"' in done("export", "-n", namespace, *server)
     assert "use export" in refused(2, "snapshot", "copy", *server)
-    assert "Only a folder" in refused(2, "serve", *server)
+    assert "Only a folder" in refused(2, "share", *server)
     assert "NO_SUCH_TOKEN" in refused(1, "list", "-n", namespace, *server, "--token-env", "NO_SUCH_TOKEN")
     assert objects("forget", "-n", namespace, "--containing", "cats", "--yes", *server) == [{"forgotten": 1}]
     assert not path.exists()
@@ -716,7 +715,7 @@ Serving = tuple[subprocess.Popen[bytes], dict[str, object]]
 @contextlib.contextmanager
 def served(*, limit: str = "true") -> Iterator[Serving]:
     """A server on the folder, after a command of the shell; and what it told when it was ready."""
-    command = shlex.join([*SCRIPT, "serve", "--port", "0", "--json"])
+    command = shlex.join([*SCRIPT, "share", "--port", "0", "--json"])
     process = subprocess.Popen(
         ["sh", "-c", f"{limit} && exec {command}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -750,9 +749,9 @@ def test_a_folder_is_served_until_it_is_interrupted(serving: Serving, path: Path
             return [record.content for record in await memory.profile.records()]
 
     assert asyncio.run(look(ServerStore("127.0.0.1", port))) == ["Prefers green tea", "Lives in Lisbon"]
-    with pytest.raises(StoreLockedError, match="chroma run"):
+    with pytest.raises(StoreLockedError, match="autogen-memory share"):
         asyncio.run(look(EmbeddedStore(path)))
-    assert "is in use by process" in refused(1, "serve", "--port", "0")
+    assert "is in use by process" in refused(1, "share", "--port", "0")
     assert "is in use by process" in refused(1, "list", "-n", "ann")
     assert len(objects("list", "-n", "ann", "--server", f"127.0.0.1:{port}")) == 2
     process.send_signal(signal.SIGINT)
@@ -792,8 +791,15 @@ def test_a_server_that_may_open_few_files_says_so(stocked: dict[str, MemoryRecor
     assert "ulimit -Hn" in said
 
 
+def test_serve_says_where_it_went_and_touches_nothing(path: Path) -> None:
+    assert "moved to `autogen-memory share`" in refused(2, "serve")
+    assert "moved to `autogen-memory share`" in refused(2, "serve", "--port", "9000", "--path", str(path))
+    assert "│ serve " not in done("--help")
+    assert not path.exists()
+
+
 def test_a_port_in_use_is_refused(path: Path, chroma_server: tuple[str, int]) -> None:
-    assert "in use. Choose another with --port" in refused(1, "serve", "--port", str(chroma_server[1]))
+    assert "in use. Choose another with --port" in refused(1, "share", "--port", str(chroma_server[1]))
 
 
 def test_the_demonstration_remembers_and_leaves_nothing(path: Path, home: Path) -> None:

@@ -154,7 +154,7 @@ async def test_a_server_that_hangs(caplog: pytest.LogCaptureFixture, hung_server
     assert await answer_time(memory) < 0.5 + SLACK
     assert len(warnings_in(caplog)) == 1
     started = time.monotonic()
-    with pytest.raises(StoreUnavailableError, match=f"127.0.0.1:{hung_server}.*chroma run"):
+    with pytest.raises(StoreUnavailableError, match=f"127.0.0.1:{hung_server}.*autogen-memory share"):
         await memory.remember("Likes tea")
     assert time.monotonic() - started < 10
     await memory.close()
@@ -166,7 +166,7 @@ async def test_a_server_that_is_gone_and_comes_back(caplog: pytest.LogCaptureFix
     assert await answer_time(memory) < 2 + SLACK
     (warning,) = warnings_in(caplog)
     assert f"127.0.0.1:{port}" in warning
-    with pytest.raises(StoreUnavailableError, match="chroma run"):
+    with pytest.raises(StoreUnavailableError, match="autogen-memory share"):
         await memory.remember("Likes green tea")
     server = run_chroma(tmp_path, port)
     await asyncio.to_thread(server.__enter__)
@@ -174,7 +174,7 @@ async def test_a_server_that_is_gone_and_comes_back(caplog: pytest.LogCaptureFix
         await memory.remember("Likes green tea")
     finally:
         await asyncio.to_thread(server.__exit__, None, None, None)
-    with pytest.raises(StoreUnavailableError, match="chroma run"):
+    with pytest.raises(StoreUnavailableError, match="autogen-memory share"):
         await memory.recall("tea")
     assert await answer_time(memory) < 2 + SLACK
     await memory.close()

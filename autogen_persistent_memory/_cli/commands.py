@@ -68,7 +68,9 @@ def everywhere(
 _CONTEXT, _, *_COMMON = inspect.signature(everywhere, eval_str=True).parameters.values()
 
 
-def command(app: typer.Typer, name: str) -> Callable[[Callable[Concatenate[Shell, P], None]], Callable[..., None]]:
+def command(
+    app: typer.Typer, name: str, *, hidden: bool = False
+) -> Callable[[Callable[Concatenate[Shell, P], None]], Callable[..., None]]:
     """Make a function that takes a `Shell` a command, with the options that all commands have."""
 
     def register(function: Callable[Concatenate[Shell, P], None]) -> Callable[..., None]:
@@ -86,7 +88,7 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[Concatenate[Shell
         signature = inspect.Signature([_CONTEXT, *parameters])
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
-        app.command(name)(run)
+        app.command(name, hidden=hidden)(run)
         return run
 
     return register

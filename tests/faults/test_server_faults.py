@@ -334,7 +334,7 @@ async def test_an_explicit_call_tries_really_and_brings_the_agent_its_memory_bac
         await talk.turn("I live in Berlin with two cats")
         assert memory._engine.holdings.connection.breaker.is_open
         for call in (memory.remember("x y z"), memory.recall("x"), memory.flush()):
-            with pytest.raises(StoreUnavailableError, match=f"127.0.0.1:{line.port}.*chroma run"):
+            with pytest.raises(StoreUnavailableError, match=f"127.0.0.1:{line.port}.*autogen-memory share"):
                 await call
         line.mode = "pass"
         await memory.remember("The user has two dogs")

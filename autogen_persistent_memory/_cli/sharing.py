@@ -34,21 +34,19 @@ _FILES_PER_COLLECTION = 4
 _FEW_FILES = 8192
 _MOST_FILES = (1 << 20, 1 << 16, 10_240)
 """What to ask for where there is no limit: macOS says so, and still refuses the larger ones."""
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port on loopback; 0 for a free one.")]
 _ENDINGS = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
 
 
-def add_serving(app: typer.Typer) -> None:
+def add_sharing(app: typer.Typer) -> None:
     """Add this command."""
 
-    @command(app, "serve")
-    def serve(
-        shell: Shell,
-        port: Annotated[int, typer.Option(min=0, max=65535, help="The port on loopback; 0 for a free one.")] = 8000,
-    ) -> None:
+    @command(app, "share")
+    def share(shell: Shell, port: Port = 8000) -> None:
         """Share an embedded store among processes: run a Chroma server on it until Ctrl-C."""
         store = shell.store
         if not isinstance(store, EmbeddedStore):
-            raise ValueError("Only a folder can be served; leave out --server.")
+            raise ValueError("Only a folder can be shared; leave out --server.")
         with shell.connection(may_be_new=True) as connection:
             shell.run(connection.prepare())  # which makes sure that nobody else has it, and that it is sound
         folder, chosen = store.folder(), port or _free_port()
@@ -65,13 +63,18 @@ def add_serving(app: typer.Typer) -> None:
             code = server.wait()
             raise StoreUnavailableError(f"The Chroma server ended by itself, with code {code}. Start it again.")
 
+    @command(app, "serve", hidden=True)
+    def serve(shell: Shell, port: Port = 8000) -> None:
+        """Say where the command went that had this name until 0.1."""
+        raise ValueError(f"This command moved to `autogen-memory share`: run that, with --port {port} and the same --path.")
+
 
 def _announce(shell: Shell, folder: Path, port: int, pid: int) -> None:
     line = f'ServerStore("{_HOST}", {port})'
     if shell.as_json:
         shell.printer.objects([{"host": _HOST, "port": port, "path": str(folder), "pid": pid, "store": line}])
     else:
-        shell.printer.line(f"Serving {folder} on {_HOST}:{port}. Connect to it in Python with:")
+        shell.printer.line(f"Sharing {folder} on {_HOST}:{port}. Connect to it in Python with:")
         shell.printer.line(f'    PersistentMemory("user-42", store={line})')
         shell.printer.line(f"or here with --server {_HOST}:{port}. End it with Ctrl-C.")
 
