@@ -81,9 +81,11 @@ async def malformed(_: Request, error: Exception) -> Response:
 
 @contextlib.asynccontextmanager
 async def lifespan(_: Starlette) -> AsyncIterator[None]:
-    """Keep the store and the embedding open from start to end, so that no turn waits for them; close in good order."""
-    async with PersistentMemory("chat", store=STORE) as memory:
-        await memory.recall("Is everything ready?")
+    """Keep the store and the embedding open from start to end, so that no turn waits for them.
+
+    A second process on the same folder ends here, with `StoreLockedError`, instead of answering without memory.
+    """
+    async with PersistentMemory("chat", store=STORE):
         yield
 
 

@@ -66,7 +66,9 @@ def add_sharing(app: typer.Typer) -> None:
     @command(app, "serve", hidden=True)
     def serve(shell: Shell, port: Port = 8000) -> None:
         """Say where the command went that had this name until 0.1."""
-        raise ValueError(f"This command moved to `autogen-memory share`: run that, with --port {port} and the same --path.")
+        raise ValueError(
+            f"This command moved to `autogen-memory share`: run that, with --port {port} and the same --path."
+        )
 
 
 def _announce(shell: Shell, folder: Path, port: int, pid: int) -> None:
