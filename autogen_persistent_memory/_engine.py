@@ -24,6 +24,7 @@ from ._errors import PersistentMemoryError
 from ._holdings import Holdings
 from ._idle import Awake
 from ._lull import Lull
+from ._notices import notices
 from ._progress import Progress, progress_of
 from ._ranking import unasked
 from ._records import FACTS, MESSAGES, Clock, Draft, MemoryHit, MemoryRecord, Query, Selection, SessionInfo, listed
@@ -31,6 +32,7 @@ from ._resolution import newest_of_each_key, resolve, successions
 from ._search import Search
 from ._store import SHELVES, MemoryStore, Shelf, ShelfName, Space, Values
 from ._threads import in_thread
+from ._traces import Doomed, Forgotten, Traces, trace
 from ._vectors import embedded
 
 logger = logging.getLogger("autogen_persistent_memory")
@@ -56,6 +58,16 @@ class Chore(Protocol):
         """Stop doing it."""
 
 
+class Hearer(Protocol):
+    """Who hears what is said in the namespace, and stores it a moment later."""
+
+    async def catch_up(self) -> None:
+        """Store all that was heard."""
+
+    async def look_again(self) -> None:
+        """Something was forgotten: learn nothing from it any more."""
+
+
 class Engine:
     """Everything a namespace can do. Opens its store on first use, and again after `close()`."""
 
@@ -75,6 +87,7 @@ class Engine:
         self._is_open = False
         self.prepared = False
         self.chores: list[Chore] = []
+        self.hearers: list[Hearer] = []
 
     # Opening and closing
 
@@ -104,44 +117,50 @@ class Engine:
         is_mine, holdings = self._holdings is None, self.holdings
         try:
             with automatic():
-                await asyncio.gather(self._load_embedding(), self._open_store(holdings))
+                outcomes = await asyncio.gather(self._load_embedding(), self._open_store(holdings))
         except BaseException:
             if is_mine and self._holdings is holdings:
                 self._forget_holdings()
                 await holdings.connection.close()
             raise
-        self._is_open = True
+        self._is_open = all(outcomes)
 
-    async def _open_store(self, holdings: Holdings) -> None:
+    async def _open_store(self, holdings: Holdings) -> bool:
         await holdings.connection.prepare()
         if holdings.connection.exclusive:
             await holdings.check()
-            return
+            return True
+        self._keep_house_soon()  # which delivers what waits for the server
+        seconds = self.policy.deadline
+        return await self._in_time(seconds, holdings.check(), f"its server did not answer within {seconds:g} s")
+
+    async def _load_embedding(self) -> bool:
+        seconds = self.policy.opening_deadline
+        return await self._in_time(seconds, self.embedding.load(), f"its embedding is not loaded within {seconds:g} s")
+
+    async def _in_time(self, seconds: float, work: Coroutine[Any, Any, None], late: str) -> bool:
+        """Do a part of opening, unless it takes too long or fails in a way that may pass; whether it is done."""
+        breaker = self.holdings.connection.breaker
         try:
-            await within(self.policy.deadline, holdings.check())
+            await within(seconds, work)
         except asyncio.TimeoutError:
-            holdings.connection.breaker.gave_up(self.policy.deadline)
-            self._warn_not_open(f"its server did not answer within {self.policy.deadline:g} s.")
+            breaker.gave_up(seconds)
+            reason = late
         except PersistentMemoryError as error:
             if error.needs_developer:
                 raise
-            self._warn_not_open(error)
-        self._keep_house_soon()
-
-    async def _load_embedding(self) -> None:
-        try:
-            await within(self.policy.opening_deadline, self.embedding.load())
-        except asyncio.TimeoutError:
-            self._warn_not_open(f"its embedding could not be loaded within {self.policy.opening_deadline:g} s.")
-        except PersistentMemoryError as error:
-            if error.needs_developer:
-                raise
-            self._warn_not_open(error)
-
-    def _warn_not_open(self, reason: object) -> None:
-        was_told = self.holdings.connection.breaker.is_open
+            reason = str(error)
+        else:
+            return True
+        is_news = not breaker.is_open and notices.is_new(self.whose, reason)
         message = "The memory of %r cannot be used yet, and agents go on without it: %s"
-        logger.log(logging.DEBUG if was_told else logging.WARNING, message, self.namespace, reason)
+        logger.log(logging.WARNING if is_news else logging.DEBUG, message, self.namespace, reason)
+        return False
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        """Which namespace of which store this is, for `notices`."""
+        return self.store.config.model_dump_json(), self.namespace
 
     def _forget_holdings(self) -> None:
         self._holdings = None
@@ -472,28 +491,57 @@ class Engine:
         *,
         id: str | None = None,
         history: bool = False,
+        traces: bool = False,
         dry_run: bool = False,
-    ) -> int:
-        """Delete for good what the selection means, and what has this id; with history also the messages that told it.
+    ) -> Forgotten:
+        """Delete for good what the selection means, or what of it has this id.
 
-        Returns how many are gone, or would be if this is a dry run.
+        What is heard and not stored yet is forgotten as well.
+
+        Args:
+            selection: What is meant.
+            shelves: Where to look for it.
+            id: Only the memory with this id.
+            history: Also what is no longer current, and the messages that told it.
+            traces: Also what saved states and summaries tell of it.
+            dry_run: Only find it.
         """
 
-        async def forget() -> int:
-            if id is None:
-                doomed = await self.select(selection, shelves, history=history)
-            else:
-                doomed = await self.find([id], shelves)
-                if doomed and history:
-                    doomed = await self.history(id, shelves)
-                doomed = [record for record in doomed if selection.matches(record)]
-            if history:
-                doomed += await self._told(doomed, shelves)
-            distinct = {record.id: record for record in doomed}.values()
-            return len(distinct) if dry_run else await self._remove(distinct)
+        found = Traces()
 
+        async def forget() -> Forgotten:
+            doomed = await self._doomed(selection, shelves, id, history)
+            messages = sum(record.kind == "interaction" for record in doomed)
+            return Forgotten(len(doomed) if dry_run else await self._remove(doomed), messages, found)
+
+        if not dry_run:
+            for hearer in self.hearers:
+                await hearer.catch_up()
         await self._finish_chores()  # what is still to come must not come back
-        return await self._as_a_whole(forget)
+        if traces:  # before the memories are gone by which they are found; agents do not wait for it
+            doomed = await self._doomed(selection, shelves, id, history)
+            what = await in_thread(partial(Doomed, doomed, selection if id is None else None))
+            found = await trace(self.values, what, erase=not dry_run)
+        forgotten = await self._as_a_whole(forget)
+        if not dry_run:
+            for hearer in self.hearers:
+                await hearer.look_again()
+        return forgotten
+
+    async def _doomed(
+        self, selection: Selection, shelves: Sequence[ShelfName], id: str | None, history: bool
+    ) -> list[MemoryRecord]:
+        """The records that are to be forgotten, each once."""
+        if id is None:
+            doomed = await self.select(selection, shelves, history=history)
+        else:
+            doomed = await self.find([id], shelves)
+            if doomed and history:
+                doomed = await self.history(id, shelves)
+            doomed = [record for record in doomed if selection.matches(record)]
+        if history:
+            doomed += await self._told(doomed, shelves)
+        return list({record.id: record for record in doomed}.values())
 
     async def _told(self, facts: Sequence[MemoryRecord], shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
         """The messages that told these facts."""
@@ -552,8 +600,7 @@ class Engine:
         await self._finish_chores()
         await self._as_a_whole(clear)
 
-    async def _remove(self, records: Iterable[MemoryRecord]) -> int:
-        records = list(records)
+    async def _remove(self, records: Sequence[MemoryRecord]) -> int:
         ids = [record.id for record in records]
         for session in {record.session for record in records if record.kind == "interaction" and record.session}:
             await self.values.remove("summary", session)  # it may tell what is to be forgotten

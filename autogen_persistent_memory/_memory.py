@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import aclosing, nullcontext
 from typing import Literal, TypeVar
 
@@ -16,11 +16,11 @@ from ._embeddings import Embedding, embedding_from_config
 from ._extraction import Extractor, RuleExtractor
 from ._profile import ProfileMemory
 from ._recorder import Recorder
-from ._records import MemoryRecord, Selection, SessionInfo, new_session_name
+from ._records import MemoryRecord, SessionInfo, new_session_name
 from ._remembering import RememberingMemory
 from ._resuming import Resumable
 from ._session import SessionMemory
-from ._store import MemoryStore, ShelfName
+from ._store import MemoryStore
 from ._stores import store_from_config
 from ._utterances import Transcript, people_in, transcript
 
@@ -141,11 +141,7 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
 
         What was learned from it stays; `forget(session=name)` deletes that, too.
         """
-        if self._captured_by is not None:
-            await self._captured_by.catch_up()
-        gone = await self._engine.clear_session(check_session(name))
-        await self._recorder.look_again()
-        return gone
+        return await self._engine.clear_session(check_session(name))
 
     async def clear(self) -> None:
         """Delete the whole namespace for good: profile, history, values, and all sessions."""
@@ -153,16 +149,6 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
             await self._captured_by.catch_up()
             self._captured_by.drop()
         await self._engine.clear()
-
-    async def _forget(
-        self, selection: Selection, shelves: Sequence[ShelfName], id: str | None, everywhere: bool
-    ) -> int:
-        """What was said a moment ago and is not stored yet is forgotten as well."""
-        if self._captured_by is not None:
-            await self._captured_by.catch_up()
-        gone = await super()._forget(selection, shelves, id, everywhere)
-        await self._recorder.look_again()
-        return gone
 
     def _to_config(self) -> PersistentMemoryConfig:
         return PersistentMemoryConfig(

@@ -32,3 +32,7 @@ class Notices:
 
     def __bool__(self) -> bool:
         return bool(self._logged)
+
+
+notices = Notices()
+"""Those of this process, about namespaces of stores; see `Engine.whose`."""

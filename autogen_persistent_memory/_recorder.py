@@ -50,6 +50,7 @@ class Recorder:
             self._study = Study(engine, session, extractor, extractor.every)
         self._delivery = Delivery(engine, session, extractor, self._study)
         engine.chores.append(self._delivery)
+        engine.hearers.append(self)
         self._books: Ledger | None = None
         self._loading: asyncio.Task[None] | None = None
         self._asked: set[str] = set()

@@ -234,7 +234,7 @@ class Selection(NamedTuple):
     key: str | None = None
     superseded_by: str | None = None
     containing: str | None = None
-    """This literal text, case and all."""
+    """This literal text, in upper or lower case."""
     before: datetime | None = None
     """Written before this time."""
     expired_at: datetime | None = None
@@ -259,7 +259,7 @@ class Selection(NamedTuple):
             and (self.session is None or record.session == self.session)
             and (self.key is None or record.key == self.key)
             and (self.superseded_by is None or record.superseded_by == self.superseded_by)
-            and (self.containing is None or self.containing in record.content)
+            and (self.containing is None or contains(record.content, self.containing))
             and (self.before is None or record.created_at < self.before)
             and (self.expired_at is None or (record.expires_at is not None and record.expires_at <= self.expired_at))
             and (self.current_at is None or record.is_current(self.current_at))
@@ -344,6 +344,11 @@ def select(
 def new_session_name(now: datetime) -> str:
     """A session named by time, unique also within the same second."""
     return f"{now:%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(3)}"
+
+
+def contains(text: str, literal: str) -> bool:
+    """Whether a literal text stands in another, in upper or lower case."""
+    return literal.casefold() in text.casefold()
 
 
 def listed(record: MemoryRecord, name: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -14,9 +15,12 @@ from ._editing import changes
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._progress import Progress
-from ._records import MemoryRecord, Query, Recall, Selection, draft, select
-from ._store import ShelfName
+from ._records import MemoryRecord, Query, Recall, draft, select
+from ._store import SHELVES
 from ._threads import in_thread
+from ._traces import Forgotten
+
+logger = logging.getLogger("autogen_persistent_memory")
 
 _DRAFT_KEYWORDS = ("content", "kind", "tags", "ttl", "pinned", "key", "source", "session", "metadata", "at")
 
@@ -223,25 +227,33 @@ class RememberingMemory(EngineMemory):
         before: datetime | None = None,
         everywhere: bool = False,
         dry_run: bool = False,
-    ) -> int:
+    ) -> Forgotten:
         """Delete memories for good, by identity, never by similarity. All selectors given must hold.
 
         Profile memories are deleted; captured messages only when an id, a session or the kind `interaction` names
         them, or `everywhere` is set.
+
+        With `everywhere`, saved states of teams and agents lose the texts that tell it: `[forgotten]` stands there
+        instead, and the messages stay, so that calls of tools keep their results and `session.load()` still goes on. Summaries
+        that tell it are dropped. What it does not reach: values that you `set()`, of which a warning names those that
+        tell it; what agents that are running have in their contexts, which the next save of their team would store again; exports,
+        snapshots and backups; other namespaces; and the free space of Chroma's files.
 
         Args:
             id: The memory with this id.
             key: The memory under this key.
             kinds: Memories of these kinds.
             tags: Memories with all of these tags.
-            session: Memories from this session.
-            containing: Memories with this literal text, case and all.
+            session: Memories from this session; with `everywhere` and nothing else, also all that its saved state tells.
+            containing: Memories with this literal text, in upper or lower case.
             before: Memories written before this time.
-            everywhere: Also history, and captured messages: those meant, and those that told what is deleted.
+            everywhere: Also history, captured messages (those meant, and those that told what is deleted), and what saved
+                states and summaries tell of it.
             dry_run: Only count them, and delete nothing.
 
         Returns:
-            How many are gone, or would be.
+            How many memories and messages are gone, or would be. Of this number, `messages` were captured ones, and its
+            `traces` name the sessions whose saved `states` and `summaries` told it, and the `values` that still do.
 
         Raises:
             ValueError: No selector was given (to delete everything, use `clear()`), or one is no good.
@@ -250,16 +262,44 @@ class RememberingMemory(EngineMemory):
             raise ValueError("forget() needs to be told what: an id, key, kinds, tags, session, containing or before.")
         selection = select(kinds=kinds, tags=tags, session=session, key=key, containing=containing, before=before)
         names_messages = id is not None or session is not None or "interaction" in (selection.kinds or ())
-        shelves: tuple[ShelfName, ...] = self._shelves if everywhere or names_messages else ("profile",)
-        name = optional_text(id, "id")
-        if check_flag(dry_run, "dry_run"):
-            return await self._engine.forget(selection, shelves, id=name, history=everywhere, dry_run=True)
-        return await self._forget(selection, shelves, name, everywhere)
+        is_thorough, is_trial = check_flag(everywhere, "everywhere"), check_flag(dry_run, "dry_run")
+        named = self._shelves if names_messages else ("profile",)
+        forgotten = await self._engine.forget(
+            selection,
+            SHELVES if is_thorough else named,
+            id=optional_text(id, "id"),
+            history=is_thorough,
+            traces=is_thorough,
+            dry_run=is_trial,
+        )
+        if is_thorough and not is_trial:
+            self._log_forgotten(forgotten)
+        return forgotten
 
-    async def _forget(
-        self, selection: Selection, shelves: Sequence[ShelfName], id: str | None, everywhere: bool
-    ) -> int:
-        return await self._engine.forget(selection, shelves, id=id, history=everywhere)
+    def _log_forgotten(self, forgotten: Forgotten) -> None:
+        found = forgotten.traces
+        logger.info(
+            "Forgotten in %r: %d memories and messages; blanked in %d saved states, dropped %d summaries. Not reached: running "
+            "agents, exports, snapshots and backups.",
+            self.namespace,
+            forgotten,
+            len(found.states),
+            len(found.summaries),
+        )
+        if found.values:
+            names = ", ".join(map(repr, found.values))
+            logger.warning(
+                "What was forgotten in %r still stands in values of the application: %s. Set or delete() them.",
+                self.namespace,
+                names,
+            )
+        if found.unclear:
+            logger.warning(
+                "What was forgotten in %r may still stand in the saved states of the sessions %s, outside of their messages. "
+                "Delete those with delete_session(), or save their teams again.",
+                self.namespace,
+                ", ".join(map(repr, found.unclear)),
+            )
 
     async def set(self, key: str, value: Any) -> None:
         """Store a value of the profile under a key, written through at once. None deletes it.

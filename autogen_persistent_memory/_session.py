@@ -148,11 +148,7 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
 
     async def clear(self) -> None:
         """Delete this conversation for good: its messages and its saved state. Other sessions stay."""
-        if self._captured_by is not None:
-            await self._captured_by.catch_up()
         await self._engine.clear_session(self._session)
-        if self._captured_by is not None:
-            await self._captured_by.look_again()
 
     def _draft(self, content: str, **fields: Any) -> Draft:
         return draft(content, kind="interaction", session=self._session, **fields)

@@ -137,6 +137,12 @@ class Values(Protocol):
     async def put(self, space: Space, name: str, text: str, at: datetime | None = None) -> None:
         """Store a text under a name, replacing what was there; as of a time, if not now."""
 
+    async def revise(self, space: Space, name: str, change: Callable[[str], str | None]) -> None:
+        """Replace the text of that name by what `change`, called in a thread, makes of it; None leaves it as it is.
+
+        Nobody else in this process can write it in between.
+        """
+
     async def entry(self, space: Space, name: str) -> Entry | None:
         """The text of that name, and when it was written."""
 

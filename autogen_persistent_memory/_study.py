@@ -14,6 +14,7 @@ from ._deadlines import Budget, ended
 from ._engine import Engine
 from ._errors import PersistentMemoryError
 from ._extraction import Extractor, Message, learned
+from ._facts import Fact
 from ._records import MESSAGES, MemoryRecord, Selection, in_order, stable_id
 
 logger = logging.getLogger("autogen_persistent_memory")
@@ -70,8 +71,12 @@ class Study:
 
     async def look_again(self) -> None:
         """Something was deleted: what is gone is not read any more."""
-        there = {record.id for record in await self._engine.find([record.id for record in self._waiting], ["session"])}
-        self._waiting = [record for record in self._waiting if record.id in there]
+        self._waiting = await self._left(self._waiting)
+
+    async def _left(self, messages: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+        """Those of the messages that were not forgotten."""
+        there = {record.id for record in await self._engine.find([record.id for record in messages], ["session"])}
+        return [record for record in messages if record.id in there]
 
     def drop(self) -> None:
         """Read nothing of what is waiting."""
@@ -113,7 +118,8 @@ class Study:
     async def _next_batch(self) -> None:
         batch = self._waiting[: self._every]
         await self._draw(self._session, batch)
-        self._waiting = self._waiting[len(batch) :]
+        drawn = {record.id for record in batch}
+        self._waiting = [record for record in self._waiting if record.id not in drawn]
 
     async def _pick_up(self) -> None:
         """Draw what earlier processes stored and did not come to."""
@@ -139,27 +145,35 @@ class Study:
         return [record for record in in_order(messages) if (record.sequence or 0) > max(mark, done)]
 
     async def _draw(self, session: str, batch: Sequence[MemoryRecord]) -> None:
+        """Draw what is in some messages; nothing of what was forgotten, also while the extractor read it."""
         last = batch[-1].sequence or 0
-        by_user = [record for record in batch if record.origin == "user"]
-        query = "\n".join(record.content for record in by_user)[:_LONGEST_QUERY]
-        if query:
-            hits = await self._engine.recall(query, ["profile"], limit=_KNOWN)
-            facts = await self._extractor.extract_later(
-                [_message(record) for record in batch], [hit.record for hit in hits]
-            )
-            ids = [record.id for record in batch]
-            drafts = [
-                learned(
-                    fact,
-                    id=stable_id(*ids, fact.content),
-                    source=by_user[0].source or "user",
-                    session=session,
-                    metadata={UP_TO: last, MESSAGES: [record.id for record in by_user]},
-                )
-                for fact in facts
-            ]
-            await self._engine.remember("profile", drafts)
+        while batch := await self._left(batch):
+            facts = await self._facts_in(batch)
+            if len(await self._left(batch)) == len(batch):
+                await self._store(facts, session, batch, last)
+                break
         await _mark(self._engine, session, last)
+
+    async def _facts_in(self, batch: Sequence[MemoryRecord]) -> Sequence[Fact]:
+        query = "\n".join(record.content for record in _by_user(batch))[:_LONGEST_QUERY]
+        if not query:
+            return []
+        hits = await self._engine.recall(query, ["profile"], limit=_KNOWN)
+        return await self._extractor.extract_later([_message(record) for record in batch], [hit.record for hit in hits])
+
+    async def _store(self, facts: Sequence[Fact], session: str, batch: Sequence[MemoryRecord], last: int) -> None:
+        ids, by_user = [record.id for record in batch], _by_user(batch)
+        drafts = [
+            learned(
+                fact,
+                id=stable_id(*ids, fact.content),
+                source=by_user[0].source or "user",
+                session=session,
+                metadata={UP_TO: last, MESSAGES: [record.id for record in by_user]},
+            )
+            for fact in facts
+        ]
+        await self._engine.remember("profile", drafts)
 
 
 async def mark_unread(engine: Engine, session: str) -> None:
@@ -170,6 +184,10 @@ async def mark_unread(engine: Engine, session: str) -> None:
 
 async def _mark(engine: Engine, session: str, sequence: int) -> None:
     await engine.values.put("mark", session, json.dumps(sequence))
+
+
+def _by_user(batch: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+    return [record for record in batch if record.origin == "user"]
 
 
 def _message(record: MemoryRecord) -> Message:

@@ -16,7 +16,7 @@ from ._conversation import VisibleText, block_id_of
 from ._deadlines import Budget, within
 from ._engine import Engine
 from ._errors import PersistentMemoryError
-from ._notices import Notices
+from ._notices import notices
 from ._passages import could_answer
 from ._placement import place_block, up_to_date
 from ._question import question
@@ -29,7 +29,6 @@ logger = logging.getLogger("autogen_persistent_memory")
 
 T = TypeVar("T")
 _NOTHING = Block("", ())
-_notices = Notices()
 _SPARE = 5
 """Twice as many hits as a block holds are looked at, and so many more, for those that repeat others or are too long for it."""
 
@@ -112,8 +111,8 @@ class Turn:
             if policy.strict and isinstance(error, PersistentMemoryError) and error.needs_developer:
                 raise
             return ()
-        if query is not None and _notices:
-            _notices.settle(self._whose)
+        if query is not None and notices:
+            notices.settle(self._engine.whose)
         if shown and block.hits:
             self._engine.reinforce(block.hits)
         await self._settle(context, budget, trouble)
@@ -218,16 +217,12 @@ class Turn:
     def _shows_block(self, messages: Sequence[LLMMessage]) -> bool:
         return any(block_id_of(message) == self._block_id for message in messages)
 
-    @property
-    def _whose(self) -> tuple[str, str]:
-        return self._engine.store.config.model_dump_json(), self._engine.namespace
-
     def _log(self, error: Exception) -> None:
         """Log once per process, namespace and reason that the agent has no memory, until it had some in between."""
         policy = self._engine.policy
         if isinstance(error, asyncio.TimeoutError):
             self._breaker.gave_up(policy.deadline)
-        if self._breaker.is_open or not _notices.is_new(self._whose, repr(error)):
+        if self._breaker.is_open or not notices.is_new(self._engine.whose, repr(error)):
             logger.debug("The agent goes on without memory: %r", error)  # the reason was logged before
         elif isinstance(error, PersistentMemoryError):
             level = logging.ERROR if error.needs_developer else logging.WARNING

@@ -20,6 +20,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
+from ._blanking import FORGOTTEN
 from ._checks import mended
 from ._conversation import block_id_of, is_handoff, is_said, text_of, without_answers
 from ._patterns import lazy
@@ -50,7 +51,7 @@ class Utterance(NamedTuple):
 
 
 def is_utterance(message: LLMMessage) -> bool:
-    """Whether somebody says something here: no block, no system prompt, no tool plumbing, no placeholder of AutoGen's."""
+    """Whether somebody says something here: no block, no system prompt, no tool plumbing, no placeholder."""
     return is_said(message) and not _is_placeholder(message)
 
 
@@ -62,7 +63,10 @@ def is_turn(message: LLMMessage) -> bool:
 
 
 def _is_placeholder(message: LLMMessage) -> bool:
-    return isinstance(message, UserMessage) and message.source == "System" and bool(_SKIPPED.match(text_of(message)))
+    """Whether it stands where somebody's words were, put there by AutoGen or by us."""
+    text = text_of(message)
+    is_autogens = isinstance(message, UserMessage) and message.source == "System" and _SKIPPED.match(text) is not None
+    return is_autogens or text == FORGOTTEN
 
 
 def said_in(messages: Iterable[LLMMessage]) -> list[Utterance]:
@@ -87,7 +91,7 @@ def said_by(item: object) -> Utterance | None:
     else:
         text = item.to_text()
     said = _said(item.source, without_answers(text))
-    if not said.text or (isinstance(item, HandoffMessage) and is_handoff(said.text)):
+    if said.text in ("", FORGOTTEN) or (isinstance(item, HandoffMessage) and is_handoff(said.text)):
         return None
     return said
 

@@ -18,6 +18,7 @@ from ._errors import StoreUnavailableError
 from ._records import utc_now
 from ._rows import Metadata
 from ._store import Entry, Space
+from ._threads import in_thread
 
 _CHUNK = 1024 * 1024
 _NO_EMBEDDING = "none"
@@ -33,16 +34,26 @@ class ChromaValues(NamespaceCollection):
         self._lock = partial(lock, f"{namespace}\nvalues")
 
     async def put(self, space: Space, name: str, text: str, at: datetime | None = None) -> None:
+        async with self._lock():
+            await self._put(space, name, text, at or utc_now())
+
+    async def revise(self, space: Space, name: str, change: Callable[[str], str | None]) -> None:
+        async with self._lock():
+            text = await self.get(space, name)
+            revised = None if text is None else await in_thread(partial(change, text))
+            if revised is not None:
+                await self._put(space, name, revised, utc_now())
+
+    async def _put(self, space: Space, name: str, text: str, at: datetime) -> None:
         chunks = [text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK)]
         version = secrets.token_hex(4)
-        async with self._lock():
-            before = await self._head(space, name)
-            for number, chunk in enumerate(chunks[1:], start=1):
-                part = {"part_of": space, "text": chunk}
-                await self._write(_part_id(space, name, version, number), part)
-            head = {"space": space, "name": name, "text": chunks[0], "parts": len(chunks), "version": version}
-            await self._write(_head_id(space, name), head | {"at": (at or utc_now()).isoformat()})
-            await self._delete(_part_ids(before))
+        before = await self._head(space, name)
+        for number, chunk in enumerate(chunks[1:], start=1):
+            part = {"part_of": space, "text": chunk}
+            await self._write(_part_id(space, name, version, number), part)
+        head = {"space": space, "name": name, "text": chunks[0], "parts": len(chunks), "version": version}
+        await self._write(_head_id(space, name), head | {"at": at.isoformat()})
+        await self._delete(_part_ids(before))
 
     async def get(self, space: Space, name: str) -> str | None:
         entry = await self.entry(space, name)

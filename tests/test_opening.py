@@ -131,8 +131,10 @@ async def test_an_embedding_that_may_come_back_is_a_warning(caplog: pytest.LogCa
         async def load(self) -> None:
             raise PersistentMemoryError("The weights cannot be downloaded.")
 
-    async with PersistentMemory("ann", store=TemporaryStore(), embedding=Away(word_vectors, id="x")) as memory:
-        await memory.set("theme", "dark")
+    store = TemporaryStore()
+    for _ in range(2):
+        async with PersistentMemory("ann", store=store, embedding=Away(word_vectors, id="x")) as memory:
+            await memory.set("theme", "dark")
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "The weights cannot be downloaded." in caplog.text
 

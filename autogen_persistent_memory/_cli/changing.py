@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typing_extensions import Self
 
+from .._traces import Forgotten
 from .commands import command
 from .looking import find
 from .options import (
@@ -101,7 +104,10 @@ def add_changing(app: typer.Typer) -> None:
         containing: Containing = None,
         before: Before = None,
         everywhere: Annotated[
-            bool, typer.Option("--everywhere", help="Also history, and the messages that told it.")
+            bool,
+            typer.Option(
+                "--everywhere", help="Also history, the messages that told it, and what saved conversations tell of it."
+            ),
         ] = False,
         everything: Annotated[bool, typer.Option("--all", help="The whole namespace.")] = False,
         dry_run: DryRun = False,
@@ -123,17 +129,86 @@ def add_changing(app: typer.Typer) -> None:
             if id is not None:
                 record = find(shell, memory, id)
                 chosen["id"], what = record.id, f"“{one_line(record.content)}”"
-            count = shell.run(memory.forget(**chosen, everywhere=everywhere, dry_run=True))
-            if not count:
-                raise NothingFoundError(f"{namespace!r} has no such memories. Nothing was deleted.")
+            reachable = shell.run(memory.forget(**chosen, everywhere=True, dry_run=True))
+            meant = reachable if everywhere else shell.run(memory.forget(**chosen, dry_run=True))
+            left = _Left.of(reachable, meant)
+            in_conversations = _in_conversations(meant)
+            if not meant and not in_conversations:
+                raise NothingFoundError(f"{namespace!r} has no such memories. Nothing was deleted. {left}".strip())
             if dry_run:
-                shell.tell(f"Would forget: {count}.", would_forget=count)
+                _tell(shell, f"Would forget: {meant}.", {"would_forget": meant}, meant, left)
                 return
-            if id is None or count > 1:
-                what = f"{count} memories of {namespace!r}" if count > 1 else f"1 memory of {namespace!r}"
-            shell.confirm(f"Delete {what} for good?", yes=yes)
+            if id is None or meant != 1:
+                what = f"{_count(meant, 'memory', 'memories')} of {namespace!r}"
+            also = f", and what {in_conversations} of saved conversations tell of it" if in_conversations else ""
+            shell.confirm(f"Delete {what}{also} for good?", yes=yes)
             gone = shell.run(memory.forget(**chosen, everywhere=everywhere))
-        shell.tell(f"Forgotten: {gone}.", forgotten=gone)
+        _tell(shell, f"Forgotten: {gone}.", {"forgotten": gone}, gone, left)
+        if everywhere and not shell.as_json:
+            shell.printer.line("Not reached: exports, snapshots and backups, and agents that are running.")
+
+
+class _Left(NamedTuple):
+    """What tells it and is not touched."""
+
+    history: int
+    messages: int
+    states: Sequence[str]
+    summaries: Sequence[str]
+    values: Sequence[str]
+    unclear: Sequence[str]
+    """The sessions whose saved state may tell it outside of its messages, or cannot be read."""
+
+    @classmethod
+    def of(cls, reachable: Forgotten, meant: Forgotten) -> Self:
+        """What was left out of what could be reached, and values, which are the application's."""
+        messages = reachable.messages - meant.messages
+        everything, reached = reachable.traces, meant.traces
+        return cls(
+            reachable - meant - messages,
+            messages,
+            [session for session in everything.states if session not in reached.states],
+            [session for session in everything.summaries if session not in reached.summaries],
+            everything.values,
+            everything.unclear,
+        )
+
+    def __str__(self) -> str:
+        counts = (
+            (self.history, "earlier version", "earlier versions"),
+            (self.messages, "captured message", "captured messages"),
+            (len(self.states), "saved state", "saved states"),
+            (len(self.summaries), "summary", "summaries"),
+        )
+        found = [_count(*count) for count in counts if count[0]]
+        told = [f"Not touched, but telling it: {', '.join(found)}; --everywhere reaches them."] if found else []
+        if self.values:
+            told.append(f"Values that tell it stay as they are: {', '.join(map(one_line, self.values))}.")
+        if self.unclear:
+            told.append(f"Saved states that may tell it outside of their messages: {', '.join(self.unclear)}.")
+        return " ".join(told)
+
+
+def _in_conversations(found: Forgotten) -> str:
+    """In how many saved states and summaries it was found; empty for none."""
+    counts = (len(found.traces.states), "state", "states"), (len(found.traces.summaries), "summary", "summaries")
+    return " and ".join(_count(*count) for count in counts if count[0])
+
+
+def _tell(shell: Shell, sentence: str, facts: dict[str, object], reached: Forgotten, left: _Left) -> None:
+    """Print what was forgotten, and what else tells it."""
+    if shell.as_json:
+        found = {"states": reached.traces.states, "summaries": reached.traces.summaries}
+        shell.printer.objects([{**facts, **found, "left": left._asdict()}])
+        return
+    in_conversations = _in_conversations(reached)
+    conversations = f"Of saved conversations that told it: {in_conversations}." if in_conversations else ""
+    for line in filter(None, [sentence, conversations, str(left)]):
+        shell.printer.line(line)
+
+
+def _count(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def _lines() -> list[str]:

@@ -10,7 +10,7 @@ import typer
 
 from .._checks import MAX_COUNT, fold_kind
 from .._memory import PersistentMemory
-from .._records import MemoryHit, MemoryRecord
+from .._records import MemoryHit, MemoryRecord, contains
 from .._store import SHELVES
 from .commands import command
 from .options import At, Containing, EmbeddingId, EmbeddingName, Id, Kinds, Limit, Namespace, Session, Tags
@@ -61,7 +61,7 @@ def add_looking(app: typer.Typer) -> None:
                 of.records(kinds, tag, session, limit=most, offset=0 if containing else offset, include_history=history)
             )
         if containing:
-            records = [record for record in records if containing in record.content][offset : offset + limit]
+            records = [record for record in records if contains(record.content, containing)][offset : offset + limit]
         print_records(shell.printer, records)
 
     @command(app, "search")

@@ -43,7 +43,7 @@ Namespace = Annotated[
 Kinds = Annotated[list[str] | None, typer.Option("--kind", "-k", help="Only this kind; may be repeated.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", "-t", help="Only with this tag; repeated, with all of them.")]
 Session = Annotated[str | None, typer.Option("--session", "-s", help="Only of this session.")]
-Containing = Annotated[str | None, typer.Option(help="Only with this literal text, case and all.")]
+Containing = Annotated[str | None, typer.Option(help="Only with this literal text, in upper or lower case.")]
 Limit = Annotated[int, typer.Option("--limit", "-l", min=1, help="At most so many.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")]

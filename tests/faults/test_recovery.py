@@ -264,10 +264,9 @@ async def test_another_embedding_is_refused_and_nothing_is_changed(path: Path) -
 async def test_memories_of_another_embedding_are_kept_in_a_file_that_can_be_imported(
     path: Path, expected: Contents
 ) -> None:
-    async with PersistentMemory(
-        "team/bob", store=EmbeddedStore(path), embedding=words("other"), capture=False
-    ) as memory:
-        count = await memory.reembed()
+    memory = PersistentMemory("team/bob", store=EmbeddedStore(path), embedding=words("other"), capture=False)
+    count = await memory.reembed()
+    await memory.close()
     overwrite(path, await asyncio.to_thread(root_of, path, "embedding_metadata"))
     report = await recovered(path)
     assert report.backup is not None
