@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
 
     from ._inspection import Inspection
+    from ._mending import VectorRepair
 
 T = TypeVar("T")
 _PAGE = 1000
@@ -40,7 +41,7 @@ class ChromaConnection:
         await (await self._joined()).prepare(self)
 
     def shelf(self, namespace: str, name: ShelfName, embedding_id: str) -> ChromaShelf:
-        return ChromaShelf(self._call, namespace, name, embedding_id, self._unindexed)
+        return ChromaShelf(self._call, namespace, name, embedding_id, self._repair)
 
     def values(self, namespace: str) -> ChromaValues:
         return ChromaValues(self._call, namespace, self.lock)
@@ -128,10 +129,10 @@ class ChromaConnection:
         finally:
             self._calls -= 1
 
-    async def _unindexed(self) -> dict[str, set[str]]:
+    async def _repair(self) -> VectorRepair | None:
         await self.prepare()
         folder = (await self._joined()).source.folder
-        return {} if folder is None else folder.unindexed
+        return None if folder is None else folder.repair
 
     async def _joined(self) -> ClientLine:
         if self._is_closed:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
 
     from ._inspection import Inspection
+    from ._mending import VectorRepair
 
 T = TypeVar("T")
 _READERS = 8
@@ -39,8 +40,8 @@ class StoreFolder(Protocol):
         """How many collections a client may have used before it is opened anew."""
 
     @property
-    def unindexed(self) -> dict[str, set[str]]:
-        """By collection the ids of rows that were found without vectors when the client was opened."""
+    def repair(self) -> VectorRepair | None:
+        """What was done about damaged indexes when the client was opened, and is still to be done."""
 
     def pause(self, client: ClientAPI) -> None:
         """Close a client, but keep the store for this process until it is opened again."""

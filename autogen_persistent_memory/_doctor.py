@@ -7,7 +7,8 @@ closer, and for what needs a decision or an embedding.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -303,22 +304,39 @@ class _Surgeon:
             await self._connection.drop(collection.name)
             self.done.append(f"Deleted the unfinished copy of {where(collection)}.")
         after = await self._connection.examine()
-        ailing = {collection.name: len(collection.unindexed) for collection in before.collections}
+        ailing = {collection.name: collection.unindexed for collection in before.collections}
         for collection in after.collections:
-            restored = ailing.get(collection.name, 0) - len(collection.unindexed)
-            if restored > 0:
-                self.done.append(f"Put back {restored} vectors of {where(collection)} from what was left on disk.")
+            restored = sorted(ailing.get(collection.name, frozenset()).difference(collection.unindexed))
+            if restored:
+                self.done.append(f"Put back {len(restored)} vectors of {where(collection)} from what was left on disk.")
+                await self._verify(collection, restored)
         for namespace in sorted({finding.namespace for finding in findings(after) if finding.namespace}):
             await self._repair_namespace(namespace, after)
         return backup
+
+    @asynccontextmanager
+    async def _engine_of(self, namespace: str) -> AsyncIterator[Engine]:
+        engine = Engine(namespace, self._store, self._embedding, RecallPolicy(), utc_now)
+        try:
+            yield engine
+        finally:
+            await engine.close()
+
+    async def _verify(self, part: InspectedCollection, ids: Sequence[str]) -> None:
+        """Make the vectors again that were put back, if they are not those of their memories."""
+        if part.shelf not in SHELVES or part.metadata.get("apm_embedding") != self._embedding.id:
+            return
+        async with self._engine_of(part.namespace) as engine:
+            if not await engine.verify(part.shelf, ids):
+                await self._embed(engine, part.shelf, ids)
+                self.done.append(f"They were not those of their memories, and all {len(ids)} were made again.")
 
     async def _repair_namespace(self, namespace: str, inspection: Inspection) -> None:
         parts = {part.shelf: part for part in inspection.collections if part.namespace == namespace}
         ailing = {finding.problem for finding in findings(inspection) if finding.namespace == namespace}
         if "newer schema" in ailing:
             return
-        engine = Engine(namespace, self._store, self._embedding, RecallPolicy(), utc_now)
-        try:
+        async with self._engine_of(namespace) as engine:
             if "mixed embeddings" in ailing:
                 await self._unmix(engine, parts)
             elif "missing vectors" in ailing:
@@ -328,8 +346,6 @@ class _Surgeon:
             if "dead vectors" in ailing and self._may_embed(parts):
                 count = await engine.compact(self._progress)
                 self.done.append(f"Compacted the {count} memories of {namespace!r}.")
-        finally:
-            await engine.close()
 
     async def _unmix(self, engine: Engine, parts: dict[str, InspectedCollection]) -> None:
         known = {str(part.metadata.get("apm_embedding")) for part in parts.values()}
@@ -345,12 +361,15 @@ class _Surgeon:
         if stored != self._embedding.id:
             self.done.append(f"Left {len(lost)} rows of {where(part)} without vectors: pass the embedding {stored!r}.")
             return
-        async with progress_of(len(lost), "Embedding what was lost", self._progress) as done:
-            for start in range(0, len(lost), _PAGE):
-                page = lost[start : start + _PAGE]
+        await self._embed(engine, shelf, lost)
+        self.done.append(f"Made {len(lost)} vectors of {where(part)} anew.")
+
+    async def _embed(self, engine: Engine, shelf: ShelfName, ids: Sequence[str]) -> None:
+        async with progress_of(len(ids), "Embedding what was lost", self._progress) as done:
+            for start in range(0, len(ids), _PAGE):
+                page = ids[start : start + _PAGE]
                 await engine.reindex(shelf, page)
                 done(len(page))
-        self.done.append(f"Made {len(lost)} vectors of {where(part)} anew.")
 
     def _may_embed(self, parts: dict[str, InspectedCollection]) -> bool:
         return all(

@@ -628,6 +628,10 @@ class Engine:
             (await self.holdings.catalogue()).start_over()
         return total
 
+    async def verify(self, shelf: ShelfName, ids: Sequence[str]) -> bool:
+        """Return whether a sample of these records has the vectors that this engine's embedding makes of them."""
+        return await self.holdings.shelf(shelf).verify(ids, self._vectors)
+
     async def reindex(self, shelf: ShelfName, ids: Sequence[str]) -> None:
         """Make vectors anew for records that have none."""
         async with self.holdings.lock():

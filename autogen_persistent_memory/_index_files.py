@@ -12,7 +12,7 @@ import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 _HEADER = struct.Struct("<i6Qii3QdQ")
 _VERSION = 1
-_NEIGHBOURS = 16
+_MOST_NEIGHBOURS = 1 << 10
 _LABEL_BYTES = 8
+_TRIED_ROWS = 256
+_UNIT_TOLERANCE = 1e-3
 HEADER, ELEMENTS, NORMS, LINKS, IDS = INDEX_FILES = (
     "header.bin",
     "data_level0.bin",
@@ -50,22 +52,25 @@ class IndexFiles:
         return max(0, self.elements - len(self.labels))
 
     def vectors(self, ids: Collection[str]) -> dict[str, npt.NDArray[np.float32]]:
-        """The vectors of these ids that are still there, also in files that Chroma cannot load."""
+        """Return the vectors of these ids that are still there, also from files that Chroma cannot load.
+
+        Chroma stores vectors of unit length; anything else was overwritten, or is not a vector, and is left out. Where the
+        file of lengths is cut, a vector keeps unit length, which is all that a search by its direction needs.
+        """
         import numpy as np
 
         wanted = {self.labels[id]: id for id in ids if id in self.labels}
-        if not wanted:
+        layout = _find_layout(self.folder, self.dimensions, self.labels) if wanted else None
+        if layout is None:
             return {}
-        table = _elements(self.folder, _Layout.of(self.dimensions), None)
-        norms = np.fromfile(self.folder / NORMS, dtype="<f4") if (self.folder / NORMS).exists() else np.empty(0)
-        found: dict[str, npt.NDArray[np.float32]] = {}
-        for row, label in enumerate(table["label"].tolist()):
-            if label in wanted:
-                vector = np.array(table["vector"][row], dtype=np.float32)
-                norm = norms[row] if row < len(norms) and np.isfinite(norms[row]) and norms[row] > 0 else 1.0
-                if np.isfinite(vector).all() and vector.any():
-                    found[wanted[label]] = vector * np.float32(norm)
-        return found
+        table = _elements(self.folder, layout)
+        rows = np.flatnonzero(np.isin(table["label"], list(wanted)))
+        vectors = np.array(table["vector"][rows], dtype=np.float32)
+        with np.errstate(all="ignore"):
+            is_unit = np.abs(np.linalg.norm(vectors, axis=1) - 1) < _UNIT_TOLERANCE
+        norms = _norms(self.folder, len(table))[rows]
+        labels = table["label"][rows].tolist()
+        return {wanted[labels[at]]: vectors[at] * norms[at] for at in np.flatnonzero(is_unit)}
 
 
 def read_index(folder: Path, dimensions: int) -> IndexFiles:
@@ -92,6 +97,27 @@ class _BrokenError(Exception):
     """Why an index cannot be loaded."""
 
 
+class _Header(NamedTuple):
+    """What the header says, in the order in which hnswlib writes it."""
+
+    version: int
+    first: int
+    room: int
+    elements: int
+    size: int
+    label_at: int
+    vector_at: int
+    levels: int
+    entry: int
+    upper: int
+    """How many neighbours an element has at most on the levels above the lowest."""
+    lowest: int
+    """How many it has on the lowest."""
+    neighbours: int
+    multiplier: float
+    breadth: int
+
+
 @dataclass(frozen=True)
 class _Layout:
     """Where things are in the file of elements."""
@@ -99,10 +125,6 @@ class _Layout:
     dimensions: int
     neighbours: int
     """How many neighbours an element has at most, on the lowest level."""
-
-    @classmethod
-    def of(cls, dimensions: int, neighbours: int = 2 * _NEIGHBOURS) -> _Layout:
-        return cls(dimensions, neighbours)
 
     @property
     def vector_at(self) -> int:
@@ -151,20 +173,17 @@ def _check(folder: Path, dimensions: int, labels: Mapping[str, int]) -> int:
     """How many elements a sound index holds."""
     import numpy as np
 
-    header = (folder / HEADER).read_bytes()
-    if len(header) < _HEADER.size:
-        raise _BrokenError(f"{HEADER} is cut short")
-    fields = _HEADER.unpack(header[: _HEADER.size])
-    version, _, room, count, size, label_at, vector_at, levels, entry, upper, lowest = fields[:11]
-    layout = _Layout.of(dimensions, lowest) if 0 < lowest < 1 << 16 else _Layout.of(dimensions)
-    told = (size, label_at, vector_at)
-    if version != _VERSION or told != (layout.size, layout.label_at, layout.vector_at) or count > room:
-        raise _BrokenError(f"{HEADER} makes no sense for vectors of {dimensions} numbers")
-    if count and not 0 <= entry < count:
+    header = _read_header(folder)
+    layout = _told_layout(header, dimensions)
+    count, lowest = header.elements, header.lowest
+    if count and not 0 <= header.entry < count:
         raise _BrokenError(f"{HEADER} names an element that is not there")
     if (folder / NORMS).stat().st_size < 4 * count:
         raise _BrokenError(f"{NORMS} is cut short")
-    table = _elements(folder, layout, count)
+    there = _elements(folder, layout)
+    if len(there) < count:
+        raise _BrokenError(f"{ELEMENTS} is cut short: {len(there)} of {count} vectors")
+    table = there[:count]
     counts = table["count"]
     linked = np.arange(lowest) < counts[:, None]
     if (counts > lowest).any() or (table["links"][linked] >= count).any():
@@ -172,22 +191,69 @@ def _check(folder: Path, dimensions: int, labels: Mapping[str, int]) -> int:
     known = set(table["label"].tolist())
     if not known.issuperset(labels.values()):
         raise _BrokenError(f"{ELEMENTS} lacks vectors that {IDS} names")
-    _check_links(np.fromfile(folder / LINKS, dtype="<u4"), count, upper, levels)
-    return int(count)
+    _check_links(np.fromfile(folder / LINKS, dtype="<u4"), count, header.upper, header.levels)
+    return count
 
 
-def _elements(folder: Path, layout: _Layout, count: int | None) -> npt.NDArray[Any]:
-    """The table of elements; as many as there are whole ones, if it is not known how many there should be."""
+def _read_header(folder: Path) -> _Header:
+    header = (folder / HEADER).read_bytes()
+    if len(header) < _HEADER.size:
+        raise _BrokenError(f"{HEADER} is cut short")
+    return _Header(*_HEADER.unpack_from(header))
+
+
+def _told_layout(header: _Header, dimensions: int) -> _Layout:
+    """Return the layout that a header tells, which must be that of vectors of so many numbers."""
+    layout = _Layout(dimensions, header.lowest)
+    told = (header.size, header.label_at, header.vector_at)
+    makes_sense = (
+        header.version == _VERSION and 0 < header.lowest <= _MOST_NEIGHBOURS and header.elements <= header.room
+    )
+    if not makes_sense or told != (layout.size, layout.label_at, layout.vector_at):
+        raise _BrokenError(f"{HEADER} makes no sense for vectors of {dimensions} numbers")
+    return layout
+
+
+def _find_layout(folder: Path, dimensions: int, labels: Mapping[str, int]) -> _Layout | None:
+    """Return the layout of the elements: as the header tells it, or where that is lost, the one in which the labels are known."""
+    import numpy as np
+
+    if not dimensions:
+        return None
+    try:
+        return _told_layout(_read_header(folder), dimensions)
+    except (_BrokenError, OSError):
+        pass
+    known = list(labels.values())
+
+    def recognised(layout: _Layout) -> int:
+        return int(np.isin(_elements(folder, layout)["label"][:_TRIED_ROWS], known).sum())
+
+    found = max((_Layout(dimensions, count) for count in range(2, _MOST_NEIGHBOURS + 1, 2)), key=recognised)
+    return found if recognised(found) else None
+
+
+def _elements(folder: Path, layout: _Layout) -> npt.NDArray[Any]:
+    """Return the table of elements, as many as are whole."""
     import numpy as np
 
     path = folder / ELEMENTS
-    there = path.stat().st_size // layout.size if path.exists() else 0
-    if count is not None and there < count:
-        raise _BrokenError(f"{ELEMENTS} is cut short: {there} of {count} vectors")
-    rows = there if count is None else count
+    rows = path.stat().st_size // layout.size if path.exists() else 0
     if rows == 0:
         return np.empty(0, dtype=layout.dtype)
     return np.memmap(path, dtype=layout.dtype, mode="r", shape=(rows,))
+
+
+def _norms(folder: Path, count: int) -> npt.NDArray[np.float32]:
+    """Return the lengths that vectors had before Chroma made them unit vectors; 1 where that is lost."""
+    import numpy as np
+
+    norms = np.ones(count, dtype=np.float32)
+    if (folder / NORMS).exists():
+        stored = np.fromfile(folder / NORMS, dtype="<f4", count=count)
+        is_length = np.isfinite(stored) & (stored > 0)
+        norms[: len(stored)][is_length] = stored[is_length]
+    return norms
 
 
 def _check_links(words: npt.NDArray[np.uint32], count: int, upper: int, levels: int) -> None:

@@ -15,7 +15,8 @@ import shlex
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,16 @@ _BACKUPS_KEPT = 5
 _CHUNK = 50
 
 
+@dataclass(frozen=True)
+class VectorRepair:
+    """What became of the vectors of a damaged store, by collection the ids of the rows."""
+
+    restored: dict[str, set[str]] = field(default_factory=dict)
+    """Whose vectors were put back from what was left on disk; they are to be compared with what their embedding makes."""
+    lost: dict[str, set[str]] = field(default_factory=dict)
+    """Whose vectors have to be made by their embedding."""
+
+
 class Mending:
     """Looks after one folder, from before it is opened until after it is closed."""
 
@@ -54,8 +65,7 @@ class Mending:
         self._folder = folder
         self._damaged: list[InspectedCollection] = []
         self._backup: Path | None = None
-        self.unindexed: dict[str, set[str]] = {}
-        """By collection the ids of rows whose vectors are lost and have to be made anew."""
+        self.repair = VectorRepair()
 
     def before_opening(self) -> None:
         """See whether Chroma can open the folder, and set aside what it could not load.
@@ -63,7 +73,7 @@ class Mending:
         Raises:
             DamagedStoreError: The documents themselves are damaged.
         """
-        self._damaged, self.unindexed = [], {}
+        self._damaged, self.repair = [], VectorRepair()
         if is_open_elsewhere(self._folder):
             return
         finish_replacement(self._folder)
@@ -84,14 +94,14 @@ class Mending:
         """Put back the vectors that are left of what was set aside."""
         if not self._damaged:
             return
-        restored, self.unindexed = restore(self._folder, client, self._damaged)
-        logger.warning("%s", self._describe(restored))
+        self.repair = restore(self._folder, client, self._damaged)
+        logger.warning("%s", self._describe())
         self._damaged = []
 
-    def _describe(self, restored: int) -> str:
+    def _describe(self) -> str:
         """What was found, what was done, and where the old files are."""
         what = "; ".join(f"{where(collection)}: {reason(collection)}" for collection in self._damaged)
-        lost = sum(map(len, self.unindexed.values()))
+        restored, lost = (sum(map(len, ids.values())) for ids in (self.repair.restored, self.repair.lost))
         later = f", {lost} will be made anew by the next memory that uses them" if lost else ""
         kept = f" What was there before is kept in {self._backup}." if self._backup else ""
         return (
@@ -101,7 +111,7 @@ class Mending:
 
     def after_closing(self) -> None:
         """Note how the folder was left, so that it need not be looked at when it is opened again."""
-        if not any(self.unindexed.values()) and not is_open_elsewhere(self._folder):
+        if not any(self.repair.lost.values()) and not is_open_elsewhere(self._folder):
             remember_state(self._folder)
 
 
@@ -204,21 +214,18 @@ def restore(
     folder: Path,
     client: ClientAPI,
     collections: Iterable[InspectedCollection],
-    done: Callable[[int], None] = lambda count: None,
-) -> tuple[int, dict[str, set[str]]]:
-    """Give rows their vectors back as far as these are left; how many, and by collection those whose are lost."""
-    restored, lost = 0, dict[str, set[str]]()
+) -> VectorRepair:
+    """Give rows their vectors back as far as these are left."""
+    repair = VectorRepair()
     for collection in collections:
         vectors = _remaining_vectors(folder, collection)
         chroma = client.get_collection(collection.name, embedding_function=None)
         items = iter(vectors.items())
         while chunk := dict(islice(items, _CHUNK)):
             chroma.upsert(ids=list(chunk), embeddings=list(chunk.values()))
-            done(len(chunk))
-        restored += len(vectors)
-        if rest := collection.unindexed.difference(vectors):
-            lost[collection.name] = set(rest)
-    return restored, lost
+        repair.restored[collection.name] = set(vectors)
+        repair.lost[collection.name] = set(collection.unindexed.difference(vectors))
+    return repair
 
 
 def _remaining_vectors(folder: Path, collection: InspectedCollection) -> dict[str, Any]:

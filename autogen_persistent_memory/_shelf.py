@@ -6,6 +6,7 @@ not keep the event loop alive.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -22,12 +23,19 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
+    from ._mending import VectorRepair
+
+logger = logging.getLogger("autogen_persistent_memory")
+
 T = TypeVar("T")
 _WRITE_CHUNK = 64
 """Rows a write may have: Chroma holds the interpreter for all of it, but for little more than for ten."""
 _READ_PAGE = 1000
 _REBUILD_PAGE = 100
 _REBUILD_ROUNDS = 20
+_VERIFIED = 16
+_SAME = 0.99
+"""How alike two vectors of the same text are at least, also where an embedding answers a little differently each time."""
 
 
 class ChromaShelf(NamespaceCollection):
@@ -39,10 +47,10 @@ class ChromaShelf(NamespaceCollection):
         namespace: str,
         name: ShelfName,
         embedding_id: str,
-        unindexed: Callable[[], Awaitable[dict[str, set[str]]]],
+        repair: Callable[[], Awaitable[VectorRepair | None]],
     ) -> None:
         super().__init__(call, namespace, name, embedding_id)
-        self._unindexed = unindexed
+        self._repair = repair
 
     async def add(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
         for part in _chunks(len(records)):
@@ -104,11 +112,31 @@ class ChromaShelf(NamespaceCollection):
         return await self.read(partial(vectors_of, ids=ids), {})
 
     async def mend(self, embed: Embed) -> int:
-        unindexed = (await self._unindexed()).get(self._name, set())
-        page = list(islice(unindexed, _REBUILD_PAGE))
+        repair = await self._repair()
+        if repair is None or self._name not in repair.lost:
+            return 0
+        lost, restored = repair.lost[self._name], repair.restored[self._name]
+        if not await self.verify(sorted(restored), embed):
+            logger.warning(
+                "%d vectors of %r that were left in a damaged index are not those of their memories. All are made again.",
+                len(restored),
+                self._namespace,
+            )
+            lost |= restored
+        restored.clear()
+        page = list(islice(lost, _REBUILD_PAGE))
         await self.reindex(page, embed)
-        unindexed.difference_update(page)
-        return len(unindexed)
+        lost.difference_update(page)
+        return len(lost)
+
+    async def verify(self, ids: Sequence[str], embed: Embed) -> bool:
+        sample = ids[:: len(ids) // _VERIFIED or 1]
+        records, vectors = await self.get(sample), await self.vectors(sample)
+        made = await embed(records)
+        return all(
+            record.id in vectors and _cosine(vectors[record.id], vector) > _SAME
+            for record, vector in zip(records, made)
+        )
 
     async def reindex(self, ids: Sequence[str], embed: Embed) -> None:
         records = await self.get(ids)
@@ -201,6 +229,12 @@ class ChromaShelf(NamespaceCollection):
     def _records(self, answer: Any) -> list[MemoryRecord]:
         rows = zip(answer["ids"], answer["documents"] or [], answer["metadatas"] or [], strict=True)
         return [to_record(self._namespace, id, document, metadata) for id, document, metadata in rows]
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    import numpy as np
+
+    return float(np.dot(one, other) / ((np.linalg.norm(one) * np.linalg.norm(other)) or 1))
 
 
 def _chunks(count: int) -> list[slice]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from chromadb.config import Settings
 
     from ._inspection import Inspection
-    from ._mending import Mending
+    from ._mending import Mending, VectorRepair
 
 T = TypeVar("T")
 _NEVER_REACHED = 1_000_000
@@ -158,8 +158,8 @@ class Folder:
             ownership.release()
 
     @property
-    def unindexed(self) -> dict[str, set[str]]:
-        return {} if self._mending is None else self._mending.unindexed
+    def repair(self) -> VectorRepair | None:
+        return None if self._mending is None else self._mending.repair
 
     def describe(self, error: BaseException) -> str:
         path, number = self.path, getattr(error, "errno", None)

@@ -113,7 +113,13 @@ class Shelf(Protocol):
         """The vectors of these records, as far as they exist."""
 
     async def mend(self, embed: Embed) -> int:
-        """Make vectors anew for some of the rows that lost theirs; how many are left. Hold the namespace's lock meanwhile."""
+        """Make vectors again for some of the rows that lost theirs; how many are left. Hold the namespace's lock meanwhile.
+
+        Before the first, those that were put back from a damaged index are compared with what the embedding makes.
+        """
+
+    async def verify(self, ids: Sequence[str], embed: Embed) -> bool:
+        """Return whether a sample of these rows has the vectors that the embedding makes of them."""
 
     async def reindex(self, ids: Sequence[str], embed: Embed) -> None:
         """Make vectors anew for these rows. Hold the namespace's lock meanwhile."""

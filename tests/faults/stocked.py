@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import operator
+import struct
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from toys import NOW, word_vectors, words
 
-from autogen_persistent_memory import EmbeddedStore, MemoryRecord, PersistentMemory
+from autogen_persistent_memory import EmbeddedStore, MemoryRecord, PersistentMemory, _collection
 from autogen_persistent_memory._inspection import inspect_folder
 from autogen_persistent_memory._mending import is_damaged
-from autogen_persistent_memory._shelf import ChromaShelf, _upsert
+from autogen_persistent_memory._shelf import ChromaShelf
 
 NAMESPACE = "ann"
 
@@ -25,7 +27,8 @@ def told(number: int) -> str:
 async def stock(path: Path, count: int, *, saved_every: int = 1000, namespace: str = NAMESPACE) -> None:
     """Put memories straight onto the shelf, many at a time, which is faster than to remember them.
 
-    Chroma saves an index after a thousand rows, which takes a while to reach; a test may let it do so sooner.
+    The store makes the collection as it does for everybody. Chroma saves an index after a thousand rows, which takes a while
+    to reach; a test may let it do so sooner.
     """
     page_size = min(100, saved_every)
     records = [
@@ -38,21 +41,13 @@ async def stock(path: Path, count: int, *, saved_every: int = 1000, namespace: s
         )
         for number in range(count)
     ]
-    async with open_memory(path, namespace) as memory:
-        shelf = _shelf(memory)
-        await shelf._call(
-            lambda client: client.get_or_create_collection(
-                shelf._name,
-                configuration={"hnsw": {"space": "cosine", "sync_threshold": saved_every, "batch_size": page_size}},
-                metadata=shelf._identity,
-                embedding_function=None,
-            ),
-            writes=True,
-        )
-        for page in range(0, count, page_size):
-            part = records[page : page + page_size]
-            vectors = await asyncio.to_thread(word_vectors, [record.content for record in part])
-            await shelf.write(partial(_upsert, records=part, vectors=vectors))
+    sooner = {"sync_threshold": saved_every, "batch_size": page_size}
+    with patch.dict(_collection._INDEX, sooner):
+        async with open_memory(path, namespace) as memory:
+            for page in range(0, count, page_size):
+                part = records[page : page + page_size]
+                vectors = await asyncio.to_thread(word_vectors, [record.content for record in part])
+                await _shelf(memory).add(part, vectors)
 
 
 def open_memory(path: Path, namespace: str = NAMESPACE) -> PersistentMemory:
@@ -62,6 +57,16 @@ def open_memory(path: Path, namespace: str = NAMESPACE) -> PersistentMemory:
 def damages(path: Path) -> list[str]:
     """What is wrong in a store that nobody has open."""
     return [f"{found.name}: {found.index.problem}" for found in inspect_folder(path).collections if is_damaged(found)]
+
+
+def swap_vectors(index: Path) -> None:
+    """Give each memory the vector of the one before, as a file would that is read with a wrong layout."""
+    elements = index / "data_level0.bin"
+    (size,) = struct.unpack_from("<Q", (index / "header.bin").read_bytes(), 28)
+    data = elements.read_bytes()
+    labels = [data[end - 8 : end] for end in range(size, len(data) + 1, size)]
+    rows = [data[start : start + size - 8] for start in range(0, len(data), size)]
+    elements.write_bytes(b"".join(map(operator.add, rows, [*labels[1:], labels[0]])))
 
 
 async def without_vector(memory: PersistentMemory, texts: list[str]) -> list[str]:

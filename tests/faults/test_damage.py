@@ -8,20 +8,22 @@ import logging
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import chromadb
 import pytest
-from stocked import damages, open_memory, stock, told, without_vector
+from stocked import damages, open_memory, stock, swap_vectors, told, without_vector
+from toys import word_vectors
 
-from autogen_persistent_memory import StoreUnavailableError
+from autogen_persistent_memory import CallableEmbedding, StoreUnavailableError
 from autogen_persistent_memory._index_files import INDEX_FILES
 from autogen_persistent_memory._inspection import segment_folders
 
 SAVED_EVERY = 100
 ROWS = SAVED_EVERY + 10
 TOLD = [told(number) for number in range(ROWS)]
+A_FEW = 25
+"""A question, and the sample by which it is told that vectors are right."""
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,18 @@ def cut(file: Path, share: float) -> None:
     os.truncate(file, int(file.stat().st_size * share))
 
 
+def count_embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that memories opened from now on embed."""
+    embedded: list[str] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        embedded.extend(texts)
+        return word_vectors(texts)
+
+    monkeypatch.setattr("stocked.words", lambda: CallableEmbedding(embed, id="toy-words"))
+    return embedded
+
+
 async def check_repaired(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Everything is there, with its vector, and one warning told what was done."""
     async with open_memory(path) as memory:
@@ -76,6 +90,31 @@ async def test_an_index_file_that_was_cut_short_is_made_good(
 ) -> None:
     cut(index / file, share)
     await check_repaired(path, caplog)
+
+
+@pytest.mark.parametrize("file", ["length.bin", "link_lists.bin", "header.bin"])
+async def test_vectors_that_are_left_are_put_back_as_they_were_and_not_embedded_again(
+    file: str, path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(index / file, 0.5)
+    embedded = count_embedded(monkeypatch)
+    async with open_memory(path) as memory:
+        await memory.recall(TOLD[7])
+        await memory.flush()
+        assert len(embedded) <= A_FEW
+        assert await without_vector(memory, TOLD) == []
+
+
+async def test_vectors_that_are_left_but_belong_to_other_memories_are_made_again(
+    path: Path, index: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    swap_vectors(index)
+    (index / "length.bin").unlink()
+    async with open_memory(path) as memory:
+        await memory.recall(TOLD[7])
+        await memory.flush()
+        assert await without_vector(memory, TOLD) == []
+    assert "are not those of their memories" in caplog.messages[-1]
 
 
 @pytest.mark.parametrize("what", [*INDEX_FILES, "."])
@@ -123,23 +162,13 @@ async def test_a_repair_that_is_interrupted_goes_on_when_the_store_is_next_opene
         with pytest.raises(StoreUnavailableError, match="disk"):
             await memory.count()
         await memory.close()
-    calls = 0
-
-    def embed(texts: list[str]) -> list[list[float]]:
-        nonlocal calls
-        calls += 1
-        return [[0.0] * 128 for _ in texts]
-
-    monkeypatch.setattr("stocked.words", lambda: _embedding(embed))
+    embedded = count_embedded(monkeypatch)
     async with open_memory(path) as memory:
+        assert await memory.count() == ROWS
+        await memory.recall(TOLD[7])
+        await memory.flush()
         assert await without_vector(memory, TOLD) == []
-    assert calls == 0, "the vectors that were set aside are put back"
-
-
-def _embedding(embed: Callable[[list[str]], list[list[float]]]) -> object:
-    from autogen_persistent_memory import CallableEmbedding
-
-    return CallableEmbedding(embed, id="toy-words")
+    assert len(embedded) <= A_FEW, "the vectors that were set aside are put back"
 
 
 @pytest.mark.parametrize("keep", [0, 0.3, 0.95])

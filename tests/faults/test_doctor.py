@@ -13,7 +13,7 @@ from typing import Any
 import chromadb
 import pytest
 from killing import writers
-from stocked import damages, open_memory, stock, told, without_vector
+from stocked import damages, open_memory, stock, swap_vectors, told, without_vector
 from test_processes import start
 from toys import words
 
@@ -93,6 +93,19 @@ async def test_an_unreadable_index_is_found_and_repaired_with_a_backup(path: Pat
     assert report.backup is not None
     assert (report.backup / "chroma.sqlite3").stat().st_size == size
     assert await asyncio.to_thread(damages, path) == []
+    async with open_memory(path) as memory:
+        assert await without_vector(memory, TOLD) == []
+
+
+async def test_vectors_left_on_disk_that_belong_to_other_memories_are_made_again(path: Path) -> None:
+    (folder,) = await asyncio.to_thread(segment_folders, path)
+    swap_vectors(folder)
+    os.truncate(folder / "length.bin", 0)
+    report = await repair(EmbeddedStore(path), embedding=words(), progress=False)
+    assert report.done == (
+        f"Put back {SAVED_EVERY} vectors of profile of 'ann' from what was left on disk.",
+        f"They were not those of their memories, and all {SAVED_EVERY} were made again.",
+    )
     async with open_memory(path) as memory:
         assert await without_vector(memory, TOLD) == []
 
