@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ._ahead import one_ahead
 from ._embeddings import Vector, Vectors
 from ._lexical import KeywordIndex, KeywordMatches
+from ._limits import MAX_CONTENT
 from ._locks import ReadWriteLock
 from ._nearest import VectorIndex
 from ._passages import without
@@ -386,7 +387,7 @@ class Catalogue:
 def _index(index: KeywordIndex, shelf: ShelfName, record: MemoryRecord) -> None:
     index.put(
         record.id,
-        record.content,
+        record.content[:MAX_CONTENT],
         shelf=shelf,
         is_message=record.kind == "interaction",
         date=_in_words(record.created_at.date()),

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ._errors import NamespaceError
+from ._limits import MAX_DEPTH, MAX_METADATA, MAX_NAME, MAX_TAG, MAX_TAGS
 
-MAX_NAME_LENGTH = 512
 MAX_COUNT = 1_000_000
 MAX_LIFETIME = timedelta(days=365_000)
 _EARLIEST, _LATEST = datetime(2, 1, 1), datetime(8000, 1, 1)
 
 
-def require_text(value: object, name: str) -> str:
-    """A string that is not blank and can be stored as UTF-8, or a ValueError."""
+def require_text(value: object, name: str, most: int | None = None, remedy: str = "Shorten it.") -> str:
+    """Return a string that is not blank, has at most so many characters and can be stored as UTF-8, or raise a ValueError."""
     if not isinstance(value, str):
         raise ValueError(f"{name} must be text (a str), not {type(value).__name__}.")
     if not value.strip():
         raise ValueError(f"{name} is empty or blank; give it at least one visible character.")
+    if most is not None and len(value) > most:
+        raise ValueError(f"{name} has {len(value):,} characters; at most {most:,} are allowed. {remedy}")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -44,9 +46,9 @@ def mended(text: str) -> str:
     return text
 
 
-def optional_text(value: object, name: str) -> str | None:
+def optional_text(value: object, name: str, most: int | None = None) -> str | None:
     """As `require_text`, but None stays None."""
-    return None if value is None else require_text(value, name)
+    return None if value is None else require_text(value, name, most)
 
 
 def fold_kind(kind: str) -> str:
@@ -56,7 +58,7 @@ def fold_kind(kind: str) -> str:
 
 def check_kind(value: object, name: str = "kind") -> str:
     """A kind of memory, folded."""
-    return fold_kind(require_text(value, name))
+    return fold_kind(require_text(value, name, MAX_KIND))
 
 
 def check_kinds(value: object, name: str = "kinds") -> tuple[str, ...] | None:
@@ -65,8 +67,20 @@ def check_kinds(value: object, name: str = "kinds") -> tuple[str, ...] | None:
     return None if kinds is None else tuple(dict.fromkeys(map(fold_kind, kinds)))
 
 
-def check_words(value: object, name: str, *, may_be_empty: bool = False) -> tuple[str, ...] | None:
-    """A list of words without repeats, or None."""
+def check_tags(value: object, name: str = "tags", *, may_be_empty: bool = False) -> tuple[str, ...] | None:
+    """Return the tags of a memory without repeats, or None."""
+    tags = check_words(value, name, may_be_empty=may_be_empty, most=MAX_TAG)
+    if tags is not None and len(tags) > MAX_TAGS:
+        raise ValueError(
+            f"{name} has {len(tags):,} entries; at most {MAX_TAGS} are allowed. Give those that it is to be found by."
+        )
+    return tags
+
+
+def check_words(
+    value: object, name: str, *, may_be_empty: bool = False, most: int | None = None
+) -> tuple[str, ...] | None:
+    """Return a list of words without repeats, each of at most so many characters, or None."""
     if value is None:
         return None
     if value in ([], (), set(), frozenset()) and not may_be_empty:
@@ -74,7 +88,7 @@ def check_words(value: object, name: str, *, may_be_empty: bool = False) -> tupl
     if isinstance(value, str) or not isinstance(value, (Sequence, set, frozenset)):
         raise ValueError(f"{name} must be a list of strings, such as {name}=['a', 'b'], not {value!r}.")
     words = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
-    return tuple(dict.fromkeys(require_text(word, f"each of {name}") for word in words))
+    return tuple(dict.fromkeys(require_text(word, f"each of {name}", most) for word in words))
 
 
 def check_time(value: object, name: str) -> datetime | None:
@@ -91,6 +105,14 @@ def check_time(value: object, name: str) -> datetime | None:
     if not _EARLIEST <= value.replace(tzinfo=None) <= _LATEST:
         raise ValueError(f"{name}={value.isoformat()} is out of range; use a year between 2 and 8000.")
     return value.astimezone(timezone.utc)
+
+
+def check_metadata(value: object) -> dict[str, Any]:
+    """Return a copy of a caller's metadata, which JSON must be able to hold."""
+    if value is not None and not isinstance(value, Mapping):
+        raise ValueError(f"metadata must be a mapping, not {type(value).__name__}.")
+    metadata: dict[str, Any] = decode_json(encode_json(dict(value or {}), "metadata", MAX_METADATA))
+    return metadata
 
 
 def check_flag(value: object, name: str) -> bool:
@@ -130,9 +152,9 @@ def _check_name(value: object, what: str) -> str:
         raise NamespaceError(f"A {what} must be a str, {example}, not {type(value).__name__}.")
     if not value:
         raise NamespaceError(f"The {what} is empty; give it a name, {example}.")
-    if len(value) > MAX_NAME_LENGTH:
+    if len(value) > MAX_NAME:
         raise NamespaceError(
-            f"The {what} has {len(value):,} characters; at most {MAX_NAME_LENGTH} are allowed. "
+            f"The {what} has {len(value):,} characters; at most {MAX_NAME} are allowed. "
             "Use a shorter one, for instance a hash of it."
         )
     for position, character in enumerate(value):
@@ -152,8 +174,8 @@ def _check_name(value: object, what: str) -> str:
     return value
 
 
-def encode_json(value: object, name: str, *, halves: bool = False) -> str:
-    """The value as JSON text from which `decode_json` makes an equal value of the same types.
+def encode_json(value: object, name: str, most: int | None = None, *, halves: bool = False) -> str:
+    """Return the value as JSON text from which `decode_json` makes an equal value of the same types.
 
     Args:
         value: The value.
@@ -161,8 +183,10 @@ def encode_json(value: object, name: str, *, halves: bool = False) -> str:
         halves: Whether texts in it may hold half of a surrogate pair; it is escaped then.
 
     Raises:
-        ValueError: The value would not come back the same.
+        ValueError: The value would not come back the same, is nested too deep, or has more characters than that.
     """
+    if _is_deeper(value, MAX_DEPTH):
+        raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or holds itself. Store it flatter.")
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         if mended(text) != text:
@@ -177,12 +201,30 @@ def encode_json(value: object, name: str, *, halves: bool = False) -> str:
             f"{name} would not come back from JSON as it is: use only dicts with string keys, lists, strings, numbers, "
             "True, False and None (no tuples, no sets, no other keys)."
         )
+    if most is not None and len(text) > most:
+        raise ValueError(
+            f"{name} has {len(text):,} characters as JSON; at most {most:,} are allowed. Keep what is large elsewhere, and "
+            "store where."
+        )
     return text
 
 
 def decode_json(text: str) -> Any:
     """The value that `encode_json` was given."""
     return json.loads(text)
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    """Return whether dicts and lists are nested deeper than that."""
+    level = [value]
+    for _ in range(most + 1):
+        inner = {
+            id(item): item for item in level if isinstance(item, (dict, list))
+        }  # each once, also where it holds itself
+        level = [part for item in inner.values() for part in (item.values() if isinstance(item, dict) else item)]
+        if not inner:
+            return False
+    return True
 
 
 def _same(stored: object, given: object) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ._checks import decode_json, encode_json
+from ._limits import MAX_CONTENT
 from ._records import JSON, Draft, MemoryRecord
 from ._secrets import redact
 
@@ -14,10 +15,13 @@ Item = TypeVar("Item", Draft, MemoryRecord)
 
 
 def meaning(item: Draft | MemoryRecord) -> str:
-    """The text whose vector stands for a memory: JSON without its punctuation, everything else as it is."""
+    """Return the text whose vector stands for a memory: JSON without its punctuation, everything else as it is.
+
+    Of a longer message it is the beginning.
+    """
     if item.mime_type != JSON:
-        return item.content
-    return "; ".join(_leaves(decode_json(item.content), "")) or item.content
+        return item.content[:MAX_CONTENT]
+    return ("; ".join(_leaves(decode_json(item.content), "")) or item.content)[:MAX_CONTENT]
 
 
 def redacted(item: Item) -> Item:

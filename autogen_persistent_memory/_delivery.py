@@ -11,7 +11,7 @@ from functools import partial
 from ._breaker import Breaker, patiently
 from ._engine import Engine
 from ._errors import PersistentMemoryError, StoreUnavailableError
-from ._extraction import Extractor, Message, RuleExtractor, learned
+from ._extraction import Extractor, Message, RuleExtractor, learned, within_limits
 from ._outbox import Heard, Outbox, Parcel
 from ._passages import locate
 from ._records import FACTS, MESSAGES, QUOTE, SPANS, MemoryRecord, Selection, draft, stable_id
@@ -22,6 +22,9 @@ logger = logging.getLogger("autogen_persistent_memory")
 
 _BATCH = 16
 """So many messages are stored before they are removed: what a slow server and the end of a process let come to nothing."""
+_MOST_FACTS = 500
+"""How many facts are drawn from one message."""
+_LONGEST_QUOTE = 500
 _SHARE = 0.25
 """What of its deadline an agent waits for what was put by before."""
 
@@ -68,7 +71,7 @@ class Delivery:
             return heard, []
         extractor = self._extractor or RuleExtractor()  # another process heard it, and wants them
         message = Message(id=heard.id, source=heard.source, text=heard.text, by_user=heard.by_user, at=heard.at)
-        facts = await extractor.extract_now(message)
+        facts = within_limits(await extractor.extract_now(message))[:_MOST_FACTS]
         if not facts:
             return heard, []
         spans = await in_thread(lambda: [locate(fact.quote or fact.content, heard.text) for fact in facts])
@@ -78,7 +81,7 @@ class Delivery:
                 id=stable_id(heard.id, fact.content),
                 source=heard.source,
                 session=heard.session,
-                metadata={MESSAGES: [heard.id], QUOTE: heard.text[start:end]},
+                metadata={MESSAGES: [heard.id], QUOTE: heard.text[start:end][:_LONGEST_QUOTE]},
                 at=heard.at if late else None,
             )
             for fact, (start, end) in zip(facts, spans, strict=True)
@@ -104,6 +107,7 @@ class Delivery:
                 metadata=_links(heard),
                 at=heard.at,
                 id=heard.id,
+                is_message=True,
             )
             for heard in messages
         ]

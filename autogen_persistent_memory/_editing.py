@@ -7,9 +7,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from ._checks import check_flag, check_kind, check_words, decode_json, require_text
+from ._checks import check_flag, check_kind, check_tags, decode_json, require_text
 from ._errors import PersistentMemoryError
-from ._records import FACTS, JSON, MemoryRecord, listed
+from ._limits import MAX_KEY
+from ._records import FACTS, JSON, MemoryRecord, check_content, listed
 
 
 class Changes(NamedTuple):
@@ -32,11 +33,11 @@ def changes(*, content: object, kind: object, tags: object, pinned: object, key:
     if all(value is None for value in (content, kind, tags, pinned, key)):
         raise ValueError("edit() needs to be told what to change: content, kind, tags, pinned or key.")
     return Changes(
-        content=None if content is None else require_text(content, "content"),
+        content=None if content is None else check_content(content),
         kind=None if kind is None else check_kind(kind),
-        tags=check_words(tags, "tags", may_be_empty=True),
+        tags=check_tags(tags, may_be_empty=True),
         pinned=None if pinned is None else check_flag(pinned, "pinned"),
-        key=key if key in (None, "") else require_text(key, "key"),
+        key=key if key in (None, "") else require_text(key, "key", MAX_KEY),
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from ._config import ExtractorConfig, RuleExtractorConfig
 from ._facts import Fact
+from ._limits import MAX_CONTENT, MAX_KEY, MAX_KIND, MAX_TAG, MAX_TAGS
 from ._records import Draft, MemoryRecord, draft
 from ._threads import in_thread
 
@@ -70,13 +71,26 @@ class RuleExtractor(Extractor):
 
     async def extract_now(self, message: Message) -> list[Fact]:
         """The facts in a message of the user's; what agents say proves nothing."""
-        return await in_thread(lambda: _facts_by_rule(message.text)) if message.by_user else []
+        return await in_thread(lambda: _facts_by_rule(message.text[:MAX_CONTENT])) if message.by_user else []
 
 
 def _facts_by_rule(text: str) -> list[Fact]:
     from ._rules import extract_facts
 
     return extract_facts(text)
+
+
+def within_limits(facts: Iterable[Fact]) -> list[Fact]:
+    """Return facts as they may be stored. What is too large for a memory is not a fact; other parts of it are cut or dropped."""
+    return [
+        fact._replace(
+            kind=fact.kind if len(fact.kind) <= MAX_KIND else Fact._field_defaults["kind"],
+            tags=tuple(tag for tag in dict.fromkeys(fact.tags) if len(tag) <= MAX_TAG)[:MAX_TAGS],
+            key=fact.key if fact.key is None or len(fact.key) <= MAX_KEY else None,
+        )
+        for fact in facts
+        if len(fact.content) <= MAX_CONTENT
+    ]
 
 
 def learned(

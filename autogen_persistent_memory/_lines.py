@@ -14,12 +14,14 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from typing import Any, TypeVar, get_args
 
+from . import _limits
 from ._checks import (
     check_flag,
     check_kind,
+    check_metadata,
     check_namespace,
     check_session,
-    check_words,
+    check_tags,
     decode_json,
     encode_json,
     optional_text,
@@ -27,6 +29,7 @@ from ._checks import (
 )
 from ._embeddings import Vector
 from ._errors import PersistentMemoryError, SchemaVersionError
+from ._limits import MAX_KEY, MAX_SOURCE
 from ._migrations import schema_version
 from ._records import JSON, MIME_TYPES, MemoryRecord, Origin
 from ._store import SHELVES, Entry, ShelfName, Space
@@ -113,6 +116,8 @@ def from_line(text: str | bytes) -> Line:
         ValueError: What is wrong with it.
         SchemaVersionError: A newer version wrote it.
     """
+    if len(text) > _limits.MAX_LINE_BYTES:
+        raise ValueError(f"it is longer than {_limits.MAX_LINE_BYTES:,} bytes")
     try:
         line = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -186,7 +191,7 @@ def _value_line(given: _Fields) -> ValueLine:
     namespace, space, name = (
         given.take("namespace", _namespace),
         given.take("space", _one_of(get_args(Space))),
-        given.take("name", require_text),
+        given.take("name", _at_most(MAX_KEY)),
     )
     at = given.take_if_there("at", _optional_time)
     text = given.take_if_there("text", require_text)
@@ -295,8 +300,16 @@ def _object(value: object, name: str) -> dict[str, Any]:
     return value
 
 
-def _words(value: object, name: str) -> tuple[str, ...]:
-    return check_words(value, name, may_be_empty=True) or ()
+def _at_most(most: int) -> Callable[[Any, str], str]:
+    return lambda value, name: require_text(value, name, most)
+
+
+def _tags(value: object, name: str) -> tuple[str, ...]:
+    return check_tags(value, name, may_be_empty=True) or ()
+
+
+def _metadata(value: object, name: str) -> dict[str, Any]:
+    return check_metadata(_object(value, name))
 
 
 def _time(value: object, name: str) -> datetime:
@@ -317,9 +330,9 @@ _FIELDS: Mapping[str, Callable[[Any, str], Any]] = {
     "namespace": _namespace,
     "content": require_text,
     "kind": check_kind,
-    "tags": _words,
-    "key": optional_text,
-    "source": optional_text,
+    "tags": _tags,
+    "key": _optional(_at_most(MAX_KEY)),
+    "source": _optional(_at_most(MAX_SOURCE)),
     "session": _optional(_session),
     "sequence": _optional(_whole_number),
     "origin": _one_of(get_args(Origin)),
@@ -332,5 +345,5 @@ _FIELDS: Mapping[str, Callable[[Any, str], Any]] = {
     "superseded_by": optional_text,
     "superseded_at": _optional_time,
     "mime_type": _one_of(MIME_TYPES),
-    "metadata": _object,
+    "metadata": _metadata,
 }

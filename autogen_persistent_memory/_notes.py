@@ -11,6 +11,7 @@ from ._engine import Engine
 from ._extraction import ending
 from ._facts import Fact
 from ._grounding import restates, tidied
+from ._limits import MAX_TAGS
 from ._passages import could_answer
 from ._records import Draft, MemoryHit, MemoryRecord, Selection, draft
 from ._rules import extract_facts
@@ -90,7 +91,7 @@ def _parts(note: Draft, said: str, keep_kind: bool) -> list[tuple[Draft, str]]:
 def _filed(note: Draft, fact: Fact, keep_kind: bool) -> Draft:
     """The note with what the rules know of such a fact; its kind is the model's, unless that did not say."""
     kind = fact.kind if note.kind == DEFAULT_KIND and not keep_kind else note.kind
-    tags = tuple(dict.fromkeys((*note.tags, *fact.tags)))
+    tags = tuple(dict.fromkeys((*note.tags, *fact.tags)))[:MAX_TAGS]
     return replace(note, kind=kind, tags=tags, key=fact.key, ends=ending(fact))
 
 

@@ -15,14 +15,14 @@ from ._checks import (
     check_flag,
     check_kind,
     check_kinds,
+    check_metadata,
     check_session,
+    check_tags,
     check_time,
-    check_words,
-    decode_json,
-    encode_json,
     optional_text,
     require_text,
 )
+from ._limits import MAX_CONTENT, MAX_KEY, MAX_SOURCE
 from ._tokens import count_tokens
 from ._words import tells
 
@@ -287,34 +287,38 @@ def draft(
     origin: Origin = "application",
     id: str | None = None,
     ends: Callable[[MemoryRecord], bool] | None = None,
+    is_message: bool = False,
 ) -> Draft:
-    """Check the arguments of `remember()`.
+    """Check the arguments of `remember()`. A message, which somebody said, is kept whole however long it is.
 
     Raises:
         ValueError: What is wrong with which argument.
     """
     if ttl is not None and not (isinstance(ttl, timedelta) and timedelta(0) < ttl <= MAX_LIFETIME):
         raise ValueError(f"ttl must be a timedelta above 0 and up to {MAX_LIFETIME.days:,} days, not {ttl!r}.")
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise ValueError(f"metadata must be a mapping, not {type(metadata).__name__}.")
     if origin not in get_args(Origin):
         raise ValueError(f"origin must be one of {', '.join(get_args(Origin))}, not {origin!r}.")
     return Draft(
-        content=require_text(content, "content"),
+        content=require_text(content, "content") if is_message else check_content(content),
         kind=check_kind(kind),
-        tags=check_words(tags, "tags", may_be_empty=True) or (),
+        tags=check_tags(tags, may_be_empty=True) or (),
         ttl=ttl,
         pinned=check_flag(pinned, "pinned"),
-        key=optional_text(key, "key"),
-        source=optional_text(source, "source"),
+        key=optional_text(key, "key", MAX_KEY),
+        source=optional_text(source, "source", MAX_SOURCE),
         session=None if session is None else check_session(session),
-        metadata=decode_json(encode_json(dict(metadata or {}), "metadata")),
+        metadata=check_metadata(metadata),
         at=check_time(at, "at"),
         mime_type=mime_type,
         origin=origin,
         id=id,
         ends=ends,
     )
+
+
+def check_content(value: object) -> str:
+    """Return the text of a memory, or raise a ValueError."""
+    return require_text(value, "content", MAX_CONTENT, "Split it into several memories, or store what matters of it.")
 
 
 def select(
@@ -333,7 +337,7 @@ def select(
     """
     return Selection(
         kinds=check_kinds(kinds),
-        tags=check_words(tags, "tags"),
+        tags=check_tags(tags),
         session=None if session is None else check_session(session),
         key=optional_text(key, "key"),
         containing=optional_text(containing, "containing"),

@@ -14,6 +14,7 @@ from ._checks import check_count, check_flag, decode_json, encode_json, optional
 from ._editing import changes
 from ._engine import Engine
 from ._errors import PersistentMemoryError
+from ._limits import MAX_KEY, MAX_VALUE
 from ._progress import Progress
 from ._records import MemoryRecord, Query, Recall, draft, select
 from ._store import SHELVES
@@ -64,7 +65,8 @@ class RememberingMemory(EngineMemory):
             The stored record, or the one it was merged into.
 
         Raises:
-            ValueError: An argument is no good; nothing was stored.
+            ValueError: An argument is invalid or too large; nothing was stored. At most 1,048,576 characters of content, 64
+                tags of 256 characters, and 100,000 characters of metadata are taken.
             PersistentMemoryError: It could not be stored.
         """
         item = draft(
@@ -308,11 +310,11 @@ class RememberingMemory(EngineMemory):
             key: Its name.
             value: Anything JSON can hold; comes back with the same types.
         """
-        name = require_text(key, "key")
+        name = require_text(key, "key", MAX_KEY)
         if value is None:
             await self._engine.values.remove("value", name)
         else:
-            text = await in_thread(lambda: encode_json(value, "value"))
+            text = await in_thread(lambda: encode_json(value, "value", MAX_VALUE))
             await self._engine.values.put("value", name, text)
 
     async def get(self, key: str, default: Any = None) -> Any:

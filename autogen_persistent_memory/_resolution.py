@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ._checks import decode_json
+from ._limits import MAX_TAGS
 from ._records import JSON, MemoryRecord
 from ._statements import statement
 
@@ -139,7 +140,7 @@ def _merged(known: MemoryRecord, again: MemoryRecord, now: datetime) -> MemoryRe
         source=known.source or again.source,
         session=in_session.session,
         sequence=in_session.sequence,
-        tags=tuple(dict.fromkeys((*known.tags, *again.tags))),
+        tags=tuple(dict.fromkeys((*known.tags, *again.tags)))[: max(MAX_TAGS, len(known.tags))],
         metadata={**older.metadata, **later.metadata},
         pinned=pinned,
         expires_at=None if lasting else max(filter(None, (known.expires_at, again.expires_at))),

@@ -151,7 +151,7 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         await self._engine.clear_session(self._session)
 
     def _draft(self, content: str, **fields: Any) -> Draft:
-        return draft(content, kind="interaction", session=self._session, **fields)
+        return draft(content, kind="interaction", session=self._session, is_message=True, **fields)
 
     def _to_config(self) -> SessionMemoryConfig:
         return SessionMemoryConfig(

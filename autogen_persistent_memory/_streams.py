@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from . import _limits
 from ._errors import PersistentMemoryError
 from ._threads import in_thread
 
@@ -108,8 +109,8 @@ async def _pages(stream: Any, name: object) -> AsyncIterator[list[str | bytes]]:
 
 def _next_page(stream: Any) -> list[str | bytes]:
     page: list[str | bytes] = []
-    size = 0
-    while len(page) < _PAGE_LINES and size < _PAGE_BYTES and (line := stream.readline()):
+    size, longest = 0, _limits.MAX_LINE_BYTES + 1  # one that is longer is refused by whoever reads it
+    while len(page) < _PAGE_LINES and size < _PAGE_BYTES and (line := stream.readline(longest)):
         page.append(line)
         size += len(line)
     return page

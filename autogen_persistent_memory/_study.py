@@ -13,7 +13,7 @@ from ._breaker import automatic
 from ._deadlines import Budget, ended
 from ._engine import Engine
 from ._errors import PersistentMemoryError
-from ._extraction import Extractor, Message, learned
+from ._extraction import Extractor, Message, learned, within_limits
 from ._facts import Fact
 from ._records import MESSAGES, MemoryRecord, Selection, in_order, stable_id
 
@@ -171,7 +171,7 @@ class Study:
                 session=session,
                 metadata={UP_TO: last, MESSAGES: [record.id for record in by_user]},
             )
-            for fact in facts
+            for fact in within_limits(facts)
         ]
         await self._engine.remember("profile", drafts)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from typing import Any
 
 from ._checks import decode_json, encode_json
@@ -25,29 +26,41 @@ _EARLIEST = datetime(2000, 1, 1, tzinfo=timezone.utc)
 _IN_MILLISECONDS = 1e11
 _TICK = timedelta(microseconds=1)
 _SECOND = 1_000_000
+_MOST_NAMED = 10
 
 
 async def take_over(engine: Engine, path: str, collection: str, progress: Progress) -> int:
     """Store the memories of a foreign collection in the profile, those that are there already excepted; how many."""
     merged = await _merged_before(engine, collection)
     keeps_in, now, taken, blank, start = engine.holdings.connection.keeps_in, engine.clock(), 0, 0, 0
+    refused: dict[str, str] = {}
     newly_merged: dict[str, str] = {}
     async with (
         foreign_rows(path, collection, keeps_in) as (total, pages),
         progress_of(total, "Importing", progress) as done,
     ):
         async for page in pages:
-            drafts = _drafts(page, collection, start, total, now)
+            drafts, no_memories = _drafts(page, collection, start, total, now)
+            refused |= no_memories
             known = await _known(engine, list(drafts), merged)
             new = {id: draft for id, draft in drafts.items() if id not in known}
             records = await engine.remember("profile", list(new.values()))
             newly_merged |= {id: record.id for id, record in zip(new, records, strict=True) if id != record.id}
-            taken, blank, start = taken + len(new), blank + len(page) - len(drafts), start + len(page)
+            blank += len(page) - len(drafts) - len(no_memories)
+            taken, start = taken + len(new), start + len(page)
             done(len(page))
     if newly_merged:
         await engine.values.put("import", collection, encode_json(merged | newly_merged, "merged ids"))
     if blank:
         logger.warning("%d memories of the collection %r are blank and were not imported.", blank, collection)
+    if refused:
+        logger.warning(
+            "%d memories of the collection %r cannot be stored and were not imported; they stay where they are. By their ids "
+            "there: %s",
+            len(refused),
+            collection,
+            "; ".join(f"{id!r}: {reason}" for id, reason in islice(refused.items(), _MOST_NAMED)),
+        )
     return taken
 
 
@@ -64,17 +77,25 @@ async def _known(engine: Engine, ids: Sequence[str], merged: Mapping[str, str]) 
     return {id for id in ids if id in there or merged.get(id) in there}
 
 
-def _drafts(page: Sequence[ForeignRow], collection: str, start: int, total: int, now: datetime) -> dict[str, Draft]:
-    """The rows of a page as memories, by the id each is to have; those without a text are left out.
+def _drafts(
+    page: Sequence[ForeignRow], collection: str, start: int, total: int, now: datetime
+) -> tuple[dict[str, Draft], dict[str, str]]:
+    """Return the rows of a page as memories, by the id each is to have, and why rows cannot be one, by their own ids.
 
-    Where nothing tells their time they are of now, each a little later than the one before, so that their order stays.
+    Those without a text are left out. Where nothing tells their time they are of now, each a little later than the one
+    before, so that their order stays.
     """
-    return {
-        id: _draft(id, row, now - max(total - number, 0) * _TICK, number % _SECOND * _TICK)
-        for number, row in enumerate(page, start=start)
-        if row.document and row.document.strip()
-        for id in [stable_id("chroma", collection, row.id)]
-    }
+    drafts: dict[str, Draft] = {}
+    refused: dict[str, str] = {}
+    for number, row in enumerate(page, start=start):
+        if not row.document or not row.document.strip():
+            continue
+        id, latest = stable_id("chroma", collection, row.id), now - max(total - number, 0) * _TICK
+        try:
+            drafts[id] = _draft(id, row, latest, number % _SECOND * _TICK)
+        except ValueError as error:
+            refused[row.id] = str(error)
+    return drafts, refused
 
 
 def _draft(id: str, row: ForeignRow, latest: datetime, offset: timedelta) -> Draft:

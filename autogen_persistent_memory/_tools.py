@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from typing_extensions import Self
 
 from ._autogen import cancellable
-from ._checks import check_count, check_kind, check_words, fold_kind, require_text
+from ._checks import check_count, check_kind, check_tags, check_words, fold_kind, require_text
 from ._config import MemoryToolConfig
 from ._conversation import confirmation, refusal
 from ._deadlines import within
@@ -75,7 +75,7 @@ def memory_tools(
         raise ValueError(f"allow names {', '.join(unknown)}; the tools are {', '.join(get_args(ToolName))}.")
     pinned = _Pinned(
         kind=None if kind is None else check_kind(kind),
-        tags=check_words(tags, "tags"),
+        tags=check_tags(tags),
         limit=None if limit is None else check_count(limit, "limit"),
     )
     return [_TOOLS[name](memory, pinned) for name in dict.fromkeys(names)]

@@ -23,6 +23,7 @@ from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 from ._blanking import FORGOTTEN
 from ._checks import mended
 from ._conversation import block_id_of, is_handoff, is_said, text_of, without_answers
+from ._limits import MAX_SOURCE
 from ._patterns import lazy
 
 _SKIPPED = lazy(r"Skipped \d+ messages\.")
@@ -72,14 +73,19 @@ def _is_placeholder(message: LLMMessage) -> bool:
 def said_in(messages: Iterable[LLMMessage]) -> list[Utterance]:
     """What people and agents say in a model context."""
     return [
-        Utterance(mended(message.source), text_of(message).strip(), isinstance(message, AssistantMessage))
+        Utterance(_name(message.source), text_of(message).strip(), isinstance(message, AssistantMessage))
         for message in messages
         if isinstance(message, (UserMessage, AssistantMessage)) and is_utterance(message)
     ]
 
 
 def _said(source: str, text: str) -> Utterance:
-    return Utterance(mended(source), mended(text).strip())
+    return Utterance(_name(source), mended(text).strip())
+
+
+def _name(source: str) -> str:
+    """Return the name of a speaker, as it is stored."""
+    return mended(source[:MAX_SOURCE])
 
 
 def said_by(item: object) -> Utterance | None:
@@ -98,7 +104,7 @@ def said_by(item: object) -> Utterance | None:
 
 def asked_in(item: object) -> str | None:
     """Who is asked for input by an item of a stream: a person, whatever their agent is called."""
-    return mended(item.source) if isinstance(item, UserInputRequestedEvent) else None
+    return _name(item.source) if isinstance(item, UserInputRequestedEvent) else None
 
 
 def said_in_dump(message: Mapping[str, Any]) -> Utterance | None:
