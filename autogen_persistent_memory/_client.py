@@ -20,6 +20,7 @@ from ._errors import EmbeddingMismatchError, PersistentMemoryError, StoreLockedE
 from ._locks import CrossLoopLock
 from ._outbox import Outbox
 from ._threads import DaemonPool, importing
+from ._write_log import BlockedStoreError, is_blocked
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -366,7 +367,7 @@ def _translated(error: BaseException, source: ClientSource) -> BaseException:
             "written with, or make all vectors anew with: await memory.reembed(), or `autogen-memory reembed`"
         )
     if is_failure(error):
-        return StoreUnavailableError(source.describe(error))
+        return (BlockedStoreError if is_blocked(error) else StoreUnavailableError)(source.describe(error))
     return error
 
 

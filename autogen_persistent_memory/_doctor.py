@@ -18,16 +18,19 @@ from ._config import RecallPolicy
 from ._embeddings import Embedding, MiniLMEmbedding
 from ._engine import Engine
 from ._inspection import InspectedCollection, Inspection
-from ._mending import DamagedStoreError, where
+from ._limits import MAX_TAGS
+from ._mending import DamagedStoreError, unblock, where
 from ._migrations import is_newer, schema_version
 from ._progress import Progress, progress_of
 from ._records import utc_now
 from ._recovery import recorded_embeddings, recover
 from ._rows import collection_name
+from ._sources import HOW_TO_UNBLOCK
 from ._store import SHELVES, MemoryStore, ShelfName
 
 Problem = Literal[
     "damaged documents",
+    "blocked log",
     "unreadable index",
     "missing vectors",
     "dead vectors",
@@ -233,6 +236,16 @@ def _of_collection(collection: InspectedCollection) -> Iterable[Finding]:
             repairable=False,
         )
         return
+    if collection.is_blocked:
+        most = max((write.tags for write in collection.blocking), default=0)
+        yield finding(
+            "blocked log",
+            f"Chroma cannot take in {f'a record with {most:,} tags' if most else 'what was written last'}, and so nothing of it "
+            "can be read or written; all of it is still there",
+            f"A repair cuts its tags to {MAX_TAGS}." if most else f"{HOW_TO_UNBLOCK}.",
+            repairable=bool(most),
+        )
+        return
     if index.problem:
         yield finding(
             "unreadable index",
@@ -299,6 +312,7 @@ class _Surgeon:
         backup = await self._connection.clean(before.orphans)
         if before.orphans:
             self.done.append(f"Deleted {len(before.orphans)} indexes that belonged to nothing.")
+        await self._unblock(before)
         await self._connection.prepare()  # which repairs indexes from what is left of them
         for collection in filter(_is_unfinished, before.collections):
             await self._connection.drop(collection.name)
@@ -313,6 +327,16 @@ class _Surgeon:
         for namespace in sorted({finding.namespace for finding in findings(after) if finding.namespace}):
             await self._repair_namespace(namespace, after)
         return backup
+
+    async def _unblock(self, before: Inspection) -> None:
+        blocked = [collection for collection in before.collections if collection.blocking]
+        if blocked:
+            await self._connection.on_folder(lambda folder: unblock(folder, blocked))
+        for collection in blocked:
+            for write in collection.blocking:
+                self.done.append(
+                    f"Cut the tags of the record {write.id!r} of {where(collection)} from {write.tags:,} to {MAX_TAGS}."
+                )
 
     @asynccontextmanager
     async def _engine_of(self, namespace: str) -> AsyncIterator[Engine]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ._index_files import IndexFiles, read_index
 from ._rows import is_ours, namespace_of
+from ._write_log import BlockingWrite, blocking_writes
 
 DATABASE = "chroma.sqlite3"
 SEGMENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -42,6 +43,10 @@ class InspectedCollection:
     index: IndexFiles
     logged: frozenset[str] = frozenset()
     """The ids whose vectors are in the log, from which Chroma takes them."""
+    is_blocked: bool = False
+    """Whether Chroma cannot apply its log, so that nothing of it can be read or written."""
+    blocking: tuple[BlockingWrite, ...] = ()
+    """What it cannot apply, where that can be seen."""
 
     @property
     def namespace(self) -> str:
@@ -78,6 +83,8 @@ class _Segments:
     vectors: str = ""
     rows: str = ""
     position: int = 0
+    applied: int = 0
+    """Up to which number of the log its rows are written."""
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -122,6 +129,7 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
 def _inspect(folder: Path, segments: list[Path], database: sqlite3.Connection) -> Inspection:
     parts = _parts(database)
     logged = _logged(database, {id: part.position for id, part in parts.items()})
+    blocking = blocking_writes(database, {id: part.applied for id, part in parts.items()})
     collections: list[InspectedCollection] = []
     foreign = 0
     for id, name, dimensions in database.execute("SELECT id, name, dimension FROM collections ORDER BY name"):
@@ -138,6 +146,8 @@ def _inspect(folder: Path, segments: list[Path], database: sqlite3.Connection) -
                 rows=frozenset(row for (row,) in rows),
                 index=read_index(folder / part.vectors, dimensions or 0),
                 logged=frozenset(logged[id]),
+                is_blocked=id in blocking,
+                blocking=tuple(blocking.get(id, ())),
             )
         )
     known = {id for (id,) in database.execute("SELECT id FROM segments")}
@@ -152,7 +162,7 @@ def _parts(database: sqlite3.Connection) -> dict[str, _Segments]:
         if scope == _VECTORS:
             parts[collection].vectors, parts[collection].position = segment, int(positions.get(segment) or 0)
         elif scope == _ROWS:
-            parts[collection].rows = segment
+            parts[collection].rows, parts[collection].applied = segment, int(positions.get(segment) or 0)
     for collection, key, *values in database.execute(
         "SELECT collection_id, key, str_value, int_value, float_value, bool_value FROM collection_metadata"
     ):

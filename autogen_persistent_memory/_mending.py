@@ -30,10 +30,12 @@ from ._inspection import (
     MissingDatabaseError,
     UnreadableDatabaseError,
     inspect_folder,
+    read_database,
     segment_folders,
 )
 from ._records import utc_now
 from ._replacement import finish_replacement
+from ._write_log import cut_tags
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -151,6 +153,12 @@ def clean(folder: Path, orphans: Iterable[Path]) -> Path:
     return backup
 
 
+def unblock(folder: Path, collections: Iterable[InspectedCollection]) -> None:
+    """Cut what Chroma cannot take in to what it can, so that it goes on with what was written after it."""
+    with read_database(folder / DATABASE) as database:
+        cut_tags(database, [write for collection in collections for write in collection.blocking])
+
+
 def is_damaged(collection: InspectedCollection) -> bool:
     """Whether rows of it cannot be found by meaning, or it cannot be read at all."""
     return collection.index.problem is not None or bool(collection.unindexed)
@@ -180,8 +188,12 @@ class DamagedStoreError(StoreUnavailableError):
 
 def how_to_recover(folder: Path) -> str:
     """What to do about damaged documents."""
-    command = f"autogen-memory doctor --repair --path {shlex.quote(str(folder))}"
-    return f"Recover the documents that can still be read with `{command}`, which keeps the damaged store"
+    return f"Recover the documents that can still be read with {repair_command(folder)}, which keeps the damaged store"
+
+
+def repair_command(folder: Path) -> str:
+    """Return the command that repairs a store, to be quoted in a message."""
+    return f"`autogen-memory doctor --repair --path {shlex.quote(str(folder))}`"
 
 
 def set_aside(folder: Path, collections: Iterable[InspectedCollection]) -> Path | None:

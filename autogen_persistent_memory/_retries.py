@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._breaker import Breaker, is_automatic
 from ._patterns import lazy
+from ._write_log import is_blocked
 
 if TYPE_CHECKING:
     import httpx
@@ -64,7 +65,7 @@ class Requests:
                 if time.monotonic() + pause >= until:
                     raise
             else:
-                if answer.status_code < 500 and answer.status_code != 429:
+                if (answer.status_code < 500 and answer.status_code != 429) or is_blocked(answer.text):
                     return answer
                 if time.monotonic() + pause >= until:
                     return answer

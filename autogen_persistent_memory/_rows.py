@@ -18,6 +18,7 @@ from ._checks import fold_kind
 from ._migrations import up_to_date_stamp
 from ._records import MemoryRecord, Selection
 from ._store import Stored
+from ._write_log import MOST_LISTED
 
 _PREFIX = "apm"
 _MOST_GUESSES = 10_000
@@ -79,7 +80,8 @@ def to_metadata(record: MemoryRecord) -> Metadata:
     return {
         "record": json.dumps({name: value for name, value in fields.items() if value not in (None, [], {})}),
         "kind": record.kind,
-        "tags": list(record.tags) or None,
+        "tags": list(record.tags[:MOST_LISTED])
+        or None,  # what is recovered may have more, and must not block the others
         "key": record.key,
         "session": record.session,
         "expires_at": fields["expires_at"],

@@ -20,6 +20,7 @@ from ._errors import StoreUnavailableError
 from ._outbox import Outbox, outbox_of
 from ._ownership import Ownership, holder_of
 from ._retries import Requests, UnreachableError
+from ._write_log import is_blocked
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -34,6 +35,9 @@ _FILES_OF_OTHERS = 128
 """So many open files are left to the application, and to Chroma's database."""
 _FILES_PER_INDEX = 4
 _MOST_INDEXES = 600
+
+
+HOW_TO_UNBLOCK = "Stop the server, and run `autogen-memory doctor --repair --path FOLDER` on the folder that it serves"
 
 
 class Folder:
@@ -172,6 +176,14 @@ class Folder:
             )
         if number == errno.ENOSPC or "disk is full" in str(error):
             return f"The disk of {path} is full ({error}). Free some space; what was stored before is still there."
+        if is_blocked(error):
+            from ._mending import repair_command
+
+            return (
+                f"Chroma cannot take in what was written last to the store {path} ({error}), as a record with too many tags of "
+                "an earlier version, nor read what was before. Nothing is lost. Close the memories that use it, and run "
+                f"{repair_command(path)}; if the disk is full, free some space instead."
+            )
         if "malformed" in str(error) or "not a database" in str(error):
             from ._mending import how_to_recover
 
@@ -278,6 +290,12 @@ class Server:
 
     def describe(self, error: BaseException) -> str:
         where = f"{'https' if self._config.ssl else 'http'}://{self._config.host}:{self._config.port}"
+        if is_blocked(error):
+            return (
+                f"The Chroma server at {where} cannot take in what was written last ({error}), as a record with too many tags "
+                f"of an earlier version, nor read what was before. Nothing is lost. {HOW_TO_UNBLOCK}; if its disk is full, free "
+                "some space instead."
+            )
         reason = _cause(error)
         return (
             f"The Chroma server at {where} cannot be used: {str(reason) or type(reason).__name__}. Check that it runs (start "

@@ -9,12 +9,14 @@ from ._collection import vectors_of
 from ._index_files import IndexFiles
 from ._inspection import InspectedCollection, Inspection
 from ._rows import is_ours
+from ._write_log import is_blocked
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
 _PAGE = 500
+_NO_ROW = "apm:no-such-row"
 
 
 def survey(client: ClientAPI) -> Inspection:
@@ -31,18 +33,31 @@ def survey(client: ClientAPI) -> Inspection:
 
 def _survey(collection: Collection) -> InspectedCollection:
     problem: str | None = None
+    blocked = False
     rows: list[str] = []
     indexed: list[str] = []
     try:
         rows = list(collection.get(include=[])["ids"])
         for start in range(0, len(rows), _PAGE):
             indexed += vectors_of(collection, rows[start : start + _PAGE])
+        _try_to_write(collection)
     except Exception as error:  # whatever Chroma makes of an index it cannot read
-        problem = f"Chroma cannot read it ({error})"
+        blocked = is_blocked(error)
+        problem = None if blocked else f"Chroma cannot read it ({error})"
     return InspectedCollection(
         id=str(collection.id),
         name=collection.name,
         metadata=dict(collection.metadata or {}),
         rows=frozenset(rows),
+        is_blocked=blocked,
         index=IndexFiles(Path(), 0, problem=problem, labels=dict.fromkeys(indexed, 0)),
     )
+
+
+def _try_to_write(collection: Collection) -> None:
+    """Delete a row that does not exist: a server that cannot apply its log fails, though it may still read what it has in RAM."""
+    try:
+        collection.delete(ids=[_NO_ROW])
+    except Exception as error:
+        if is_blocked(error):
+            raise
