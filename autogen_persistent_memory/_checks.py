@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ._errors import NamespaceError
-from ._limits import MAX_DEPTH, MAX_METADATA, MAX_NAME, MAX_TAG, MAX_TAGS
+from ._limits import MAX_DEPTH, MAX_KIND, MAX_METADATA, MAX_NAME, MAX_TAG, MAX_TAGS
 
 MAX_COUNT = 1_000_000
 MAX_LIFETIME = timedelta(days=365_000)
@@ -180,6 +180,7 @@ def encode_json(value: object, name: str, most: int | None = None, *, halves: bo
     Args:
         value: The value.
         name: What it is called in errors.
+        most: How many characters it may have.
         halves: Whether texts in it may hold half of a surrogate pair; it is escaped then.
 
     Raises:
