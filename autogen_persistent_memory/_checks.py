@@ -216,12 +216,10 @@ def decode_json(text: str) -> Any:
 
 
 def _is_deeper(value: object, most: int) -> bool:
-    """Return whether dicts and lists are nested deeper than that."""
+    """Return whether dicts and lists are nested deeper than that. Each is looked at once a level, also if it holds itself."""
     level = [value]
     for _ in range(most + 1):
-        inner = {
-            id(item): item for item in level if isinstance(item, (dict, list))
-        }  # each once, also where it holds itself
+        inner = {id(item): item for item in level if isinstance(item, (dict, list))}
         level = [part for item in inner.values() for part in (item.values() if isinstance(item, dict) else item)]
         if not inner:
             return False

@@ -236,7 +236,7 @@ class Holdings:
     async def _build(self, catalogue: Catalogue) -> None:
         async with self.lock():
             await catalogue.build(self._shelves)
-        if self.connection.exclusive:
+        if self.connection.exclusive and self._embedding_id != ANY_EMBEDDING:
             self._mending = asyncio.get_running_loop().create_task(self._mend())
             await asyncio.wait({self._mending}, timeout=_MENDING_PATIENCE)
 
