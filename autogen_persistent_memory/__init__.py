@@ -8,7 +8,7 @@ agent = AssistantAgent("assistant", model_client=client, memory=[PersistentMemor
 from typing import TYPE_CHECKING
 
 from ._config import RecallPolicy
-from ._embeddings import CallableEmbedding, ChromaEmbedding, MiniLMEmbedding
+from ._embeddings import CallableEmbedding, ChromaEmbedding, MiniLMEmbedding, register_embedding
 from ._errors import (
     EmbeddingMismatchError,
     NamespaceError,
@@ -39,14 +39,20 @@ else:  # else type checkers would let every misspelt name pass
         "snapshot": "_snapshot",
     }
 
+    _LOADED_BY_AUTOGEN = {"RememberTool": "_tools", "RecallTool": "_tools", "ForgetTool": "_tools"}
+    """The providers in dumped tools. Programs make tools with `memory_tools()`."""
+
     def __getattr__(name):
         """What most programs never use is imported by those that do."""
-        if name not in _IMPORTED_WHEN_USED:
+        module = _IMPORTED_WHEN_USED.get(name) or _LOADED_BY_AUTOGEN.get(name)
+        if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        globals()[name] = getattr(import_module(f"{__name__}.{_IMPORTED_WHEN_USED[name]}"), name)
-        return globals()[name]
+        found = getattr(import_module(f"{__name__}.{module}"), name)
+        if name in _IMPORTED_WHEN_USED:
+            globals()[name] = found
+        return found
 
     def __dir__():
         return __all__
@@ -83,5 +89,6 @@ __all__ = [
     "export_memories",
     "import_memories",
     "memory_tools",
+    "register_embedding",
     "snapshot",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import json
 import re
@@ -188,22 +187,20 @@ class CallableEmbedding(Embedding):
     """
 
     def __init__(self, fn: EmbeddingFunction, id: str) -> None:
-        if not callable(fn):
-            raise ValueError(f"fn must be a function from a list of texts to vectors, not {type(fn).__name__}.")
+        self._fn = _check_function(fn)
         self.id = require_text(id, "id")
-        self._fn = fn
         super().__init__()
 
     @property
     def config(self) -> CallableEmbeddingConfig:
-        module, name = getattr(self._fn, "__module__", None), getattr(self._fn, "__qualname__", "")
-        path = f"{module}:{name}"
-        if module is None or _import(path) is not self._fn:
+        name = next((name for name, fn in _registered.items() if fn == self._fn), None)
+        if name is None:
             raise ValueError(
-                f"The function of the embedding {self.id!r} cannot be found again by name ({path}), so it cannot be "
-                "dumped. Define it with `def` at the top of an importable module."
+                f"The function of the embedding {self.id!r} has no name by which a configuration could refer to it, so it "
+                "cannot be dumped. Give it one with register_embedding(name, function), here and in every program that loads "
+                "the configuration."
             )
-        return CallableEmbeddingConfig(function=path, id=self.id)
+        return CallableEmbeddingConfig(function=name, id=self.id)
 
     async def _compute(self, texts: list[str]) -> Vectors:
         def checked(answer: Vectors | Awaitable[Vectors]) -> Vectors | Awaitable[Vectors]:
@@ -217,6 +214,35 @@ class CallableEmbedding(Embedding):
             return answer
         vectors = await answer
         return await self._in_thread(lambda: _checked(vectors, len(texts), self.id))
+
+
+_registered: dict[str, EmbeddingFunction] = {}
+
+
+def register_embedding(name: str, fn: EmbeddingFunction) -> None:
+    """Let configurations refer to a function by a name: what `CallableEmbedding` is dumped and loaded with.
+
+    A configuration names no code to import, so that one from elsewhere cannot run any. Call this when your program
+    starts, before it dumps or loads components. Configurations of version 0.1 name `"module:function"`: register the
+    function under that text to load them. A name that is registered again means the new function.
+
+    Args:
+        name: The name; any text.
+        fn: As for `CallableEmbedding`.
+
+    Raises:
+        ValueError: The name is blank, or `fn` is not a function.
+
+    Example:
+        >>> register_embedding("lengths", lambda texts: [[1.0, float(len(text))] for text in texts])
+    """
+    _registered[require_text(name, "name")] = _check_function(fn)
+
+
+def _check_function(fn: EmbeddingFunction) -> EmbeddingFunction:
+    if not callable(fn):
+        raise ValueError(f"fn must be a function from a list of texts to vectors, not {type(fn).__name__}.")
+    return fn
 
 
 class _SetupError(PersistentMemoryError):
@@ -239,16 +265,22 @@ def as_options(id: str) -> str:
 
 
 def embedding_from_config(config: EmbeddingConfig) -> Embedding:
-    """The embedding that a configuration describes."""
+    """The embedding that a configuration describes.
+
+    Raises:
+        ValueError: It refers to a function that is not registered, or would let a model bring its own code.
+    """
     if isinstance(config, MiniLMEmbeddingConfig):
         return MiniLMEmbedding(config.threads, cache_size=config.cache_size)
     if isinstance(config, ChromaEmbeddingConfig):
+        _refuse_code(config.options)
         return ChromaEmbedding(config.name, **config.options)
-    function = _import(config.function)
+    function = _registered.get(config.function)
     if function is None:
         raise ValueError(
-            f"The embedding {config.id!r} needs the function {config.function}, which cannot be imported here. "
-            "Install or add to sys.path the module that defines it."
+            f"The embedding {config.id!r} refers to the function {config.function!r}, which is not registered in this "
+            f"program. Configurations import no code: call register_embedding({config.function!r}, your_function) before "
+            "you load this one."
         )
     return CallableEmbedding(function, id=config.id)
 
@@ -269,15 +301,18 @@ def _refuse_secrets(options: Mapping[str, Any]) -> None:
             _refuse_secrets(value)
 
 
-def _import(path: str) -> Any:
-    module_name, _, qualified_name = path.partition(":")
-    try:
-        found: Any = importlib.import_module(module_name)
-        for name in qualified_name.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError):
-        return None
-    return found
+def _refuse_code(options: object) -> None:
+    """Refuse a model that would bring its own code, as some of Chroma's functions allow."""
+    if isinstance(options, Mapping):
+        if any(str(option).lower() == "trust_remote_code" and value for option, value in options.items()):
+            raise ValueError(
+                "A configuration cannot ask for trust_remote_code, which runs the code that a model brings along. Make the "
+                "embedding in your own code, or register a function with register_embedding(name, function)."
+            )
+        options = list(options.values())
+    if isinstance(options, (list, tuple)):
+        for option in options:
+            _refuse_code(option)
 
 
 def _checked(vectors: Vectors, count: int, embedding_id: str) -> Vectors:

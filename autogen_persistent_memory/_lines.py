@@ -2,6 +2,9 @@
 
 The first line is a `Header`, the last one an `End`, without which a file was cut off. In between every namespace
 begins with a line that says which embedding made its vectors; its memories and values follow, one a line.
+
+A memory that was written before there was a field has the field's default. A field that nobody knows is refused, so that
+nothing is lost in silence: a version that writes new ones raises `FORMAT_VERSION`.
 """
 
 from __future__ import annotations
@@ -146,13 +149,16 @@ class _Fields:
     def __init__(self, given: dict[str, Any]) -> None:
         self._given = given
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._given
+
     def take(self, name: str, check: Callable[[Any, str], T]) -> T:
         if name not in self._given:
             raise ValueError(f"it has no {name}")
         return check(self._given.pop(name), name)
 
     def take_if_there(self, name: str, check: Callable[[Any, str], T]) -> T | None:
-        return self.take(name, check) if name in self._given else None
+        return self.take(name, check) if name in self else None
 
     def end(self) -> None:
         if self._given:
@@ -179,7 +185,8 @@ def _namespace_line(given: _Fields) -> NamespaceLine:
 
 def _record_line(given: _Fields) -> RecordLine:
     shelf = given.take("shelf", _shelf)
-    record = MemoryRecord(**{item.name: given.take(item.name, _FIELDS[item.name]) for item in fields(MemoryRecord)})
+    known = {name: given.take(name, check) for name, check in _FIELDS.items() if name in given or name in _REQUIRED}
+    record = MemoryRecord(**{"updated_at": known["created_at"], **known})
     if record.mime_type == JSON:
         decode_json(record.content)
     line = RecordLine(shelf, record, given.take_if_there("vector", _unpacked))
@@ -347,3 +354,4 @@ _FIELDS: Mapping[str, Callable[[Any, str], Any]] = {
     "mime_type": _one_of(MIME_TYPES),
     "metadata": _metadata,
 }
+_REQUIRED = ("id", "namespace", "content", "created_at")

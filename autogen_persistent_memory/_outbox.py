@@ -34,15 +34,18 @@ _PRIVATE = 0o600
 
 
 class Heard(NamedTuple):
-    """A message that was heard and is not stored yet. Its id is fixed, so that it is stored once."""
+    """A message that was heard and is not stored yet. Its id is fixed, so that it is stored once.
+
+    A new field needs a default: with that a file is read that was written before there was the field.
+    """
 
     id: str
     session: str
     source: str
     text: str
-    by_user: bool
     at: datetime
-    learn: bool
+    by_user: bool = False
+    learn: bool = False
     """Whether facts are still to be drawn from it, as far as that can be done at once."""
     facts: tuple[str, ...] = ()
     """The ids of the facts that were drawn from it."""
@@ -186,7 +189,8 @@ class Outbox:
 
 
 def _message(line: str) -> Heard:
-    given = json.loads(line)
+    """The message in a line. Fields that are missing have their defaults; those of a newer version are passed over."""
+    given = Heard._field_defaults | json.loads(line)
     known = {name: given[name] for name in Heard._fields}
     return Heard(
         **known

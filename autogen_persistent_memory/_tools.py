@@ -121,7 +121,7 @@ class MemoryTool(BaseTool[_Arguments, Any], Component[MemoryToolConfig]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.component_provider_override = f"{__name__}.{cls.__name__}"
+        cls.component_provider_override = f"{__package__}.{cls.__name__}"
 
     def __init__(self, memory: Memory, pinned: _Pinned) -> None:
         if not isinstance(memory, RememberingMemory):

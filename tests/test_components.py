@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from autogen_persistent_memory import (
     ServerStore,
     SessionMemory,
     TemporaryStore,
+    register_embedding,
 )
 
 STORES = [
@@ -101,14 +104,51 @@ def test_no_secret_is_in_the_json(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "s3cr3t" not in memory.dump_component().model_dump_json()
 
 
-def test_a_function_without_a_name_cannot_be_dumped_and_says_so() -> None:
-    memory = ProfileMemory("ann", embedding=CallableEmbedding(lambda texts: word_vectors(texts), id="lambda"))
-    with pytest.raises(ValueError, match="top of an importable module"):
+def test_only_a_registered_function_can_be_dumped_and_loaded() -> None:
+    def embed(texts: list[str]) -> list[list[float]]:
+        return word_vectors(texts)
+
+    memory = ProfileMemory("ann", embedding=CallableEmbedding(embed, id="mine"))
+    with pytest.raises(ValueError, match=r"'mine' has no name .* register_embedding\(name, function\)"):
         memory.dump_component()
-    good = ProfileMemory("ann", embedding=words()).dump_component()
-    good.config["embedding"]["function"] = "toys:no_such_function"
-    with pytest.raises(ValueError, match="toys:no_such_function"):
-        Memory.load_component(good)
+    register_embedding("my function", embed)
+    dumped = memory.dump_component()
+    assert dumped.config["embedding"] == {"type": "callable", "function": "my function", "id": "mine"}
+    assert through_json(memory)._engine.embedding._fn is embed
+    register_embedding("my function", word_vectors)  # as when the cell of a notebook is run again
+    assert Memory.load_component(dumped)._engine.embedding._fn is word_vectors  # type: ignore[attr-defined]
+    for name, fn in ((" ", embed), ("x", "toys:word_vectors")):
+        with pytest.raises(ValueError, match=r"name|fn must be a function"):
+            register_embedding(name, fn)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["subprocess:getoutput", "os:system", "builtins:eval", "toys:short_vectors", "autogen_persistent_memory"],
+)
+def test_a_configuration_runs_no_code(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subprocess.getoutput", pytest.fail)
+    dumped = ProfileMemory("ann", store=TemporaryStore(), embedding=words()).dump_component()
+    dumped.config["embedding"]["function"] = function
+    with pytest.raises(ValueError, match=re.escape(f"call register_embedding({function!r}, your_function)")):
+        Memory.load_component(json.loads(dumped.model_dump_json()))
+
+
+def test_a_configuration_imports_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "planted_module.py").write_text("raise SystemExit('the code of a configuration ran')")
+    monkeypatch.syspath_prepend(tmp_path)
+    dumped = ProfileMemory("ann", embedding=words()).dump_component()
+    dumped.config["embedding"]["function"] = "planted_module:embed"
+    with pytest.raises(ValueError, match="is not registered"):
+        Memory.load_component(dumped)
+
+
+@pytest.mark.parametrize("options", [{"trust_remote_code": True}, {"kwargs": {"a": [{"Trust_Remote_Code": 1}]}}])
+def test_a_configuration_lets_no_model_bring_its_own_code(options: dict[str, Any]) -> None:
+    trusting = ChromaEmbedding("sentence_transformer", model_name="x", device="cpu", **options)
+    dumped = ProfileMemory("ann", embedding=trusting).dump_component()
+    with pytest.raises(ValueError, match="cannot ask for trust_remote_code"):
+        Memory.load_component(dumped)
 
 
 def test_an_unknown_field_in_a_configuration_is_refused() -> None:

@@ -36,6 +36,7 @@ PUBLIC = {
     "__version__",
     "export_memories",
     "import_memories",
+    "register_embedding",
     "snapshot",
 }
 

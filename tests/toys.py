@@ -7,7 +7,7 @@ import math
 import re
 from datetime import datetime, timedelta, timezone
 
-from autogen_persistent_memory import CallableEmbedding, MemoryHit, MemoryRecord
+from autogen_persistent_memory import CallableEmbedding, MemoryHit, MemoryRecord, register_embedding
 from autogen_persistent_memory._extraction import Message
 
 DIMENSIONS = 128
@@ -49,6 +49,9 @@ async def word_vectors_async(texts: list[str]) -> list[list[float]]:
 def short_vectors(texts: list[str]) -> list[list[float]]:
     """Another space, with fewer dimensions."""
     return [vector[:16] for vector in word_vectors(texts)]
+
+
+register_embedding("toys:word_vectors", word_vectors)
 
 
 def words(id: str = "toy-words") -> CallableEmbedding:
