@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from ._bare import bare, bare_collection
 from ._client import collections_used
 from ._embeddings import as_options
 from ._errors import EmbeddingMismatchError
@@ -117,8 +118,10 @@ class NamespaceCollection:
                 f"The memories of {self._namespace!r} were opened for reading, without an embedding. Nothing was changed. "
                 "Name the embedding to write with."
             )
-        return client.get_or_create_collection(
-            name, configuration={"hnsw": _INDEX}, metadata=metadata, embedding_function=None
+        return bare(
+            client.get_or_create_collection(
+                name, configuration={"hnsw": _INDEX}, metadata=metadata, embedding_function=None
+            )
         )
 
     def _check_embedding(self, collection: Collection) -> None:
@@ -138,7 +141,7 @@ def get_collection(client: ClientAPI, name: str) -> Collection | None:
     from chromadb.errors import NotFoundError
 
     try:
-        return client.get_collection(name, embedding_function=None)
+        return bare_collection(client, name)
     except NotFoundError:
         return None
 

@@ -251,6 +251,18 @@ class _SetupError(PersistentMemoryError):
     needs_developer = True
 
 
+_LOCAL = frozenset({MiniLMEmbedding.id, f"{CHROMA}default", f"{CHROMA}onnx_mini_lm_l6_v2"})
+
+
+def is_local(id: str) -> bool:
+    """Whether the id alone tells that the embedding works on this machine, with code and a model that are known.
+
+    Whoever can write to a store can write any id into it. All of Chroma's other embeddings send texts to the address in
+    their options, or load the model that these name, which may bring its own code.
+    """
+    return id in _LOCAL
+
+
 def as_options(id: str) -> str:
     """The options of the command line that name the embedding of an id, as far as that tells how to have it.
 

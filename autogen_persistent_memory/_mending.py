@@ -21,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._bare import bare_collection
 from ._errors import StoreUnavailableError
 from ._index_files import INDEX_FILES, read_index
 from ._inspection import (
@@ -231,7 +232,7 @@ def restore(
     repair = VectorRepair()
     for collection in collections:
         vectors = _remaining_vectors(folder, collection)
-        chroma = client.get_collection(collection.name, embedding_function=None)
+        chroma = bare_collection(client, collection.name)
         items = iter(vectors.items())
         while chunk := dict(islice(items, _CHUNK)):
             chroma.upsert(ids=list(chunk), embeddings=list(chunk.values()))

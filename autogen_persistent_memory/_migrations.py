@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ._bare import bare_collection
 from ._errors import SchemaVersionError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def migrated(client: ClientAPI, collection: Collection, shelf: str) -> Collectio
     if not _outstanding(collection.metadata):
         return collection
     with _one_at_a_time:
-        collection = client.get_collection(collection.name, embedding_function=None)  # as whoever was first left it
+        collection = bare_collection(client, collection.name)  # as whoever was first left it
         for migration in _outstanding(collection.metadata):
             logger.info("Bringing collection %s up to date: %s", collection.name, migration.name)
             made = _made(collection.metadata)

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from ._bare import bare_collection
 from ._collection import Caller, NamespaceCollection, delete_rows, get_collection, vectors_of
 from ._embeddings import Vector, Vectors
 from ._errors import StoreUnavailableError
@@ -194,13 +195,11 @@ class ChromaShelf(NamespaceCollection):
 
     async def _old(self, use: Callable[[Collection], T]) -> T:
         """Read what is to be rebuilt. It is found anew each time, since the client may be another one by now."""
-        return await self._call(lambda client: use(client.get_collection(self._name, embedding_function=None)))
+        return await self._call(lambda client: use(bare_collection(client, self._name)))
 
     async def _new(self, use: Callable[[Collection], T]) -> T:
         """Write what it is rebuilt as."""
-        return await self._call(
-            lambda client: use(client.get_collection(self._rebuilt_name, embedding_function=None)), writes=True
-        )
+        return await self._call(lambda client: use(bare_collection(client, self._rebuilt_name)), writes=True)
 
     async def _kept(self, page: Sequence[MemoryRecord], embed: Embed) -> Vectors:
         """The vectors of these records, made anew where they are lost."""
@@ -217,7 +216,7 @@ class ChromaShelf(NamespaceCollection):
 
     def _take_place(self, client: ClientAPI) -> None:
         """Let the finished collection take the old one's name. `_find` ends this if it is interrupted."""
-        new = client.get_collection(self._rebuilt_name, embedding_function=None)
+        new = bare_collection(client, self._rebuilt_name)
         new.modify(metadata=self._identity)
         client.delete_collection(self._name)
         new.modify(name=self._name)

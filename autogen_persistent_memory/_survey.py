@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ._bare import bare_collection
 from ._collection import vectors_of
 from ._index_files import IndexFiles
 from ._inspection import InspectedCollection, Inspection
@@ -27,7 +28,7 @@ def survey(client: ClientAPI) -> Inspection:
         offset += len(page)
         ours = [collection for collection in page if is_ours(collection.name, collection.metadata)]
         foreign += len(page) - len(ours)
-        found += [_survey(client.get_collection(collection.name, embedding_function=None)) for collection in ours]
+        found += [_survey(bare_collection(client, collection.name)) for collection in ours]
     return Inspection(tuple(found), foreign=foreign)
 
 

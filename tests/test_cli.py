@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import http.server
 import json
 import os
 import pty
@@ -16,9 +17,11 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import ClassVar
 
 import chromadb
 import pytest
@@ -40,7 +43,7 @@ from autogen_persistent_memory import (
     TemporaryStore,
 )
 from autogen_persistent_memory._cli.printing import printable, to_json
-from autogen_persistent_memory._embeddings import Embedding, as_options
+from autogen_persistent_memory._embeddings import Embedding, as_options, is_local
 from autogen_persistent_memory.cli import app
 
 TOY = ("--embedding", "toys:word_vectors", "--embedding-id", "toy-words")
@@ -552,6 +555,102 @@ def test_an_embedding_that_does_not_fit_is_refused_clearly(stocked: dict[str, Me
     assert "none of minilm" in refused(2, "search", "tea", "-n", "ann", "--embedding", "nonsense")
     assert "JSON object" in refused(2, "search", "tea", "-n", "ann", "--embedding", "chroma:openai [1]")
     assert "knows no embedding function" in refused(1, "add", "tea", "-n", "new", "--embedding", "chroma:nothing")
+
+
+class Sink(http.server.BaseHTTPRequestHandler):
+    """An embedding server that keeps what it is sent."""
+
+    sent: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["inputs"]
+        self.sent.extend(texts)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(word_vectors(texts)).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def sink(path: Path) -> Iterator[str]:
+    """The id of an embedding that sends texts to a server, and a store with a lost vector whose metadata names it."""
+    Sink.sent.clear()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        id = f'chroma/huggingface_server {{"url": "http://127.0.0.1:{server.server_port}"}}'
+        asyncio.run(_stock_for(path, CallableEmbedding(word_vectors, id=id)))
+        yield id
+        server.shutdown()
+
+
+async def _stock_for(path: Path, embedding: Embedding) -> None:
+    async with PersistentMemory("ann", store=EmbeddedStore(path), embedding=embedding) as memory:
+        await memory.remember("Prefers green tea", kind="preference")
+
+
+def test_a_store_cannot_make_a_command_send_texts_away(sink: str, tmp_path: Path) -> None:
+    name = shlex.split(as_options(sink))
+    for command in (("search", "my secret question"), ("add", "my secret")):
+        refusal = refused(1, *command, "-n", "ann")
+        assert "only the store's metadata names" in refusal
+        assert as_options(sink) in refusal
+    id = str(objects("list", "-n", "ann")[0]["id"])
+    assert "say so with --embedding" in refused(1, "edit", id, "-n", "ann", "--content", "my secret")
+    done("edit", id, "-n", "ann", "--tag", "drink")
+    done("compact", "-n", "ann")  # which takes the vectors as they are
+    done("export", str(tmp_path / "all.jsonl"))
+    renamed = ("import", str(tmp_path / "all.jsonl"), "--rename", "ann=bob")
+    assert "say so with --embedding" in refused(1, *renamed)
+    assert Sink.sent == []
+    assert objects("search", "tea", "-n", "ann", *name)[0]["record"]["id"] == id  # type: ignore[index]
+    assert Sink.sent == ["tea"]
+    done(*renamed, *name)
+    assert Sink.sent == ["tea", "Prefers green tea"]
+
+
+def test_a_repair_sends_no_texts_away_because_the_store_says_so(sink: str, path: Path) -> None:
+    done("export", str(path.parent / "all.jsonl"))
+    with (path / "chroma.sqlite3").open("r+b") as database:
+        database.truncate((path / "chroma.sqlite3").stat().st_size - 4096)
+    assert "say so with --embedding" in refused(1, "doctor", "--repair", "--yes")
+    assert Sink.sent == []
+    done("doctor", "--repair", "--yes", *shlex.split(as_options(sink)))
+    assert Sink.sent == ["Prefers green tea"]
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1)])
+def test_who_is_at_a_terminal_is_asked_before_texts_are_sent_away(sink: str, answer: str, code: int) -> None:
+    terminal, inside = pty.openpty()
+    try:
+        os.write(terminal, answer.encode())
+        command = [*SCRIPT, "search", "tea", "-n", "ann"]
+        result = subprocess.run(command, stdin=inside, capture_output=True, text=True, timeout=60)
+    finally:
+        os.close(terminal)
+        os.close(inside)
+    assert result.returncode == code, result.stderr
+    assert f"embedded with {sink}, which may send them to another machine" in result.stderr
+    assert Sink.sent == (["tea"] if code == 0 else [])
+
+
+@pytest.mark.parametrize(
+    ("id", "local"),
+    [
+        ("all-MiniLM-L6-v2", True),
+        ("chroma/default", True),
+        ("chroma/onnx_mini_lm_l6_v2", True),
+        ('chroma/default {"x": 1}', False),
+        ("chroma/openai", False),
+        ('chroma/ollama {"url": "http://localhost:11434"}', False),
+        ('chroma/sentence_transformer {"model_name": "all-MiniLM-L6-v2"}', False),
+        ("chroma/one of next year", False),
+        ("toy-words", False),
+    ],
+)
+def test_only_embeddings_that_are_known_to_be_local_are_taken_at_the_word_of_a_store(id: str, local: bool) -> None:
+    assert is_local(id) is local
 
 
 def test_the_recorded_embedding_is_used_where_its_name_is_enough(path: Path) -> None:

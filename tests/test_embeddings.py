@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from chromadb.utils.embedding_functions import known_embedding_functions
 from hypothesis import given
 from hypothesis import strategies as st
 from toys import short_vectors, word_vectors, word_vectors_async, words
@@ -14,6 +17,7 @@ from toys import short_vectors, word_vectors, word_vectors_async, words
 from autogen_persistent_memory import (
     CallableEmbedding,
     ChromaEmbedding,
+    EmbeddedStore,
     EmbeddingMismatchError,
     MiniLMEmbedding,
     PersistentMemory,
@@ -328,3 +332,36 @@ async def test_reembedding_after_another_memory_cleared_or_reembedded() -> None:
     assert await other.reembed(progress=False) == 1
     await one.clear()
     assert await other.reembed(progress=False) == 0
+
+
+async def test_no_embedding_function_is_built_that_a_stored_collection_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chroma builds what the schema of a collection names whenever a row is written to it."""
+    built: list[object] = []
+
+    class Planted:
+        @staticmethod
+        def build_from_config(config: object) -> object:
+            built.append(config)
+            raise RuntimeError("a stored name ran code")
+
+    monkeypatch.setitem(known_embedding_functions, "planted", Planted)
+    memory = PersistentMemory("ann", store=EmbeddedStore(tmp_path / "store"), embedding=words())
+    await memory.remember("Prefers tea")
+    await memory.close()
+
+    def plant() -> None:
+        with closing(sqlite3.connect(tmp_path / "store" / "chroma.sqlite3")) as database, database:
+            for id, schema in database.execute("SELECT id, schema_str FROM collections").fetchall():
+                named = schema.replace('{"type":"legacy"}', '{"type":"known","name":"planted","config":{"x":1}}')
+                assert named != schema
+                database.execute("UPDATE collections SET schema_str = ? WHERE id = ?", (named, id))
+
+    await asyncio.to_thread(plant)
+    async with memory:
+        await memory.remember("Prefers coffee in the morning")
+        await memory.set("theme", "dark")
+        await memory.compact()
+        await memory.flush()
+    assert built == []

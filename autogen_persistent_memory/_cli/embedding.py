@@ -5,11 +5,22 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import threading
 from typing import Any
 
-from .._embeddings import CHROMA, CallableEmbedding, ChromaEmbedding, Embedding, MiniLMEmbedding, Vectors
+from .._embeddings import (
+    CHROMA,
+    CallableEmbedding,
+    ChromaEmbedding,
+    Embedding,
+    MiniLMEmbedding,
+    Vectors,
+    as_options,
+    is_local,
+)
 from .._errors import PersistentMemoryError
 from .._store import ANY_EMBEDDING
+from .printing import asked
 
 
 class UnknownEmbedding(Embedding):
@@ -30,6 +41,32 @@ class UnknownEmbedding(Embedding):
             f"These memories were embedded with {self.id!r}, which only your own code can do. Name the function that does: "
             f"--embedding module:function --embedding-id {self.id!r}"
         )
+
+
+class RecordedEmbedding(UnknownEmbedding):
+    """One that only the store names, and that may send texts away: the user is asked before it gets the first one."""
+
+    def __init__(self, id: str) -> None:
+        self._asking = threading.Lock()
+        self._allowed: Embedding | None = None
+        super().__init__(id)
+
+    async def _compute(self, texts: list[str]) -> Vectors:
+        return await (await self._in_thread(self._confirmed))._compute(texts)
+
+    def _confirmed(self) -> Embedding:
+        with self._asking:
+            if self._allowed is None:
+                if not asked(
+                    f"The store says that its texts are embedded with {self.id}, which may send them to another machine or "
+                    "load code. Do you want that?"
+                ):
+                    raise PersistentMemoryError(
+                        f"Nothing was embedded: only the store's metadata names {self.id!r}, which may send texts to another "
+                        f"machine or load code. If that is what you want, say so with {as_options(self.id)}"
+                    )
+                self._allowed = _of_chroma(self.id.removeprefix(CHROMA))
+            return self._allowed
 
 
 def named_embedding(name: str, id: str | None) -> Embedding:
@@ -54,11 +91,11 @@ def named_embedding(name: str, id: str | None) -> Embedding:
 
 
 def recorded_embedding(id: str) -> Embedding:
-    """The embedding that a store was written with, as far as its id tells how to have it."""
+    """The embedding that a store was written with, as far as its id tells how to have it and the user agrees to that."""
     if id == MiniLMEmbedding.id:
         return MiniLMEmbedding()
     if id.startswith(CHROMA):
-        return _of_chroma(id.removeprefix(CHROMA))
+        return _of_chroma(id.removeprefix(CHROMA)) if is_local(id) else RecordedEmbedding(id)
     return UnknownEmbedding(id)
 
 

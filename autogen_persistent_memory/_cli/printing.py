@@ -79,6 +79,15 @@ def note(text: str) -> None:
     sys.stderr.flush()
 
 
+def asked(question: str) -> bool | None:
+    """Whether the user says yes, or None where there is no terminal to ask at."""
+    if not sys.stdin.isatty():
+        return None
+    sys.stderr.write(printable(f"{question} [y/N] "))
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def printable(text: str) -> str:
     """A text that does nothing to the terminal but appear on it."""
     return _UNSAFE.sub(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from .._memory import PersistentMemory
 from .._store import Connection, MemoryStore, Stored
 from .._stores import EmbeddedStore, ServerStore
 from .embedding import UnknownEmbedding, named_embedding, recorded_embedding
-from .printing import Printer, note, printable
+from .printing import Printer, asked, note
 
 T = TypeVar("T")
 _POLICY = RecallPolicy(max_interactions=None)  # whoever looks at memories must not make them fewer
@@ -184,11 +183,10 @@ class Shell:
         """
         if yes:
             return
-        if not sys.stdin.isatty():
+        answer = asked(question)
+        if answer is None:
             raise ValueError(f"{question} There is no terminal to ask at: say so with --yes.")
-        sys.stderr.write(printable(f"{question} [y/N] "))
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        if not answer:
             note("Nothing was changed.")
             raise typer.Exit(1)
 
