@@ -40,6 +40,7 @@ Problem = Literal[
     "unfinished rebuild",
     "orphaned index",
     "stale lock",
+    "open folder",
 ]
 _REBUILT = ".rebuilt"
 _MANY_DEAD = 100
@@ -65,8 +66,8 @@ class Finding:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether it costs nothing but space."""
-        return self.problem in ("orphaned index", "stale lock")
+        """Whether every memory is safe, and found, in spite of it."""
+        return self.problem in ("orphaned index", "stale lock", "open folder")
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}. {self.remedy}"
@@ -200,6 +201,16 @@ def findings(inspection: Inspection) -> list[Finding]:
                 "The store's folder",
                 f"{inspection.abandoned_by} ended without closing the store; its lock went with it",
                 "Nothing to do, but close memories with await memory.close() where you can.",
+                repairable=False,
+            )
+        )
+    if inspection.open_to_others:
+        found.append(
+            Finding(
+                "open folder",
+                "The store's folder",
+                f"its mode is {inspection.open_to_others}, so that other users of this machine can look into it",
+                "The files in it are closed to them. If nobody else needs the folder, close it, too, with chmod 700.",
                 repairable=False,
             )
         )

@@ -76,6 +76,8 @@ class Inspection:
     """How many collections are not ours, and left alone."""
     abandoned_by: str | None = None
     """The process that had the store last, if it ended without closing it."""
+    open_to_others: str | None = None
+    """The mode of the folder, if others than its owner may look into it."""
 
 
 @dataclass

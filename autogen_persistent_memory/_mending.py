@@ -21,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import _private
 from ._bare import bare_collection
 from ._errors import StoreUnavailableError
 from ._index_files import INDEX_FILES, read_index
@@ -212,7 +213,7 @@ def set_aside(folder: Path, collections: Iterable[InspectedCollection]) -> Path 
 def new_backup(folder: Path) -> Path:
     """A new folder for what is about to be changed; the oldest of many are let go."""
     name = f"{_BACKUP}{utc_now():%Y%m%d-%H%M%S-%f}"
-    (folder / name).mkdir()
+    (folder / name).mkdir(mode=_private.FOLDER)
     for old in backups(folder)[_BACKUPS_KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
     return folder / name
@@ -267,7 +268,7 @@ def reason(collection: InspectedCollection) -> str:
 def remember_state(folder: Path) -> None:
     """Note the state of a folder that is known to be well."""
     try:
-        (folder / _STATE).write_text(json.dumps(_fingerprint(folder)), encoding="utf-8")
+        _private.write(folder / _STATE, json.dumps(_fingerprint(folder)))
     except OSError as error:
         logger.debug("The state of %s could not be noted; it will be checked when it is opened: %r", folder, error)
 

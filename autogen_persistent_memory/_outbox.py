@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import _private
 from ._config import DEFAULT_OUTBOX, OUTBOX_VARIABLE
 from ._records import stable_id
 
@@ -30,7 +31,6 @@ logger = logging.getLogger("autogen_persistent_memory")
 _MOST = 10_000
 _MOST_BYTES = 20_000_000
 _ABANDONED_SECONDS = 3600
-_PRIVATE = 0o600
 
 
 class Heard(NamedTuple):
@@ -87,14 +87,15 @@ class Outbox:
         """Put messages by, all or none.
 
         Raises:
-            OSError: The disk is full, or the folder cannot be written.
+            OSError: The disk is full, or the folder cannot be written or is a link.
         """
         lines = [json.dumps(message._asdict() | {"at": message.at.isoformat()}) + "\n" for message in messages]
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _private.refuse_link(self.folder)
+        _private.make_folder(self.folder)
         path = self.folder / f"{time.time_ns():020d}-{len(messages)}-{secrets.token_hex(4)}.jsonl"
         unfinished = path.with_suffix(".tmp")
         try:
-            with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "wb") as file:
+            with open(_private.create(unfinished), "wb") as file:
                 file.write("".join(lines).encode())
                 file.flush()
                 os.fsync(file.fileno())
@@ -130,7 +131,8 @@ class Outbox:
         """A lock, to be released, if it is for this caller to deliver: nobody else in any process does meanwhile."""
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self.folder / "lock", timeout=0, mode=_PRIVATE, thread_local=False)
+        _private.refuse_link(self.folder / "lock")
+        lock = FileLock(self.folder / "lock", timeout=0, mode=_private.FILE, thread_local=False)
         try:
             lock.acquire()
         except Timeout:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+from . import _private
 from ._errors import StoreLockedError
 from ._records import utc_now
 
@@ -31,17 +32,18 @@ class Ownership:
         self._folder = folder
         from filelock import FileLock
 
-        self._lock = FileLock(folder / _LOCK, timeout=0, thread_local=False)
+        self._lock = FileLock(folder / _LOCK, timeout=0, mode=_private.FILE, thread_local=False)
 
     def take(self) -> None:
         """Take the folder for this process.
 
         Raises:
             StoreLockedError: Another process has it.
-            OSError: The folder cannot be written.
+            OSError: The folder cannot be written, or a link stands in the place of the lock.
         """
         from filelock import Timeout
 
+        _private.refuse_link(self._folder / _LOCK)
         try:
             self._lock.acquire()
         except Timeout:
@@ -52,20 +54,20 @@ class Ownership:
                 "store=ServerStore('127.0.0.1', 8000) in each."
             ) from None
         try:
-            self.name_holder(os.getpid(), " ".join(sys.argv))
+            self.name_holder(os.getpid(), _this_program())
         except BaseException:
             self._lock.release()
             raise
 
-    def name_holder(self, pid: int, command: str) -> None:
+    def name_holder(self, pid: int, program: str) -> None:
         """Note for others which process has the folder: this one, or one that it started and that shares the lock."""
         holder = {
             "pid": pid,
-            "command": command[:200],
+            "program": program[:100],
             "host": socket.gethostname(),
             "since": utc_now().isoformat(timespec="seconds"),
         }
-        (self._folder / _HOLDER).write_text(json.dumps(holder), encoding="utf-8")
+        _private.write(self._folder / _HOLDER, json.dumps(holder))
 
     def descriptors(self) -> tuple[int, ...]:
         """What a process that is started must inherit to share the lock, so that it lasts as long as either of them."""
@@ -101,9 +103,18 @@ def holder_of(folder: Path) -> str | None:
     try:
         holder = json.loads((folder / _HOLDER).read_text(encoding="utf-8"))
         since = datetime.fromisoformat(holder["since"])
-        return (
-            f"process {holder['pid']} ({holder['command'] or 'python'}) on {holder['host']} "
-            f"since {since:%Y-%m-%d %H:%M:%S} UTC"
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        program = holder.get("program") or _named(str(holder.get("command", "")).split(" ")[0])
+        return f"process {holder['pid']} ({program}) on {holder['host']} since {since:%Y-%m-%d %H:%M:%S} UTC"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _this_program() -> str:
+    """The name of this program, without its arguments: those may hold secrets."""
+    return _named(sys.argv[0] if sys.argv else "")
+
+
+def _named(path: str) -> str:
+    folder, name = os.path.split(path)
+    name = os.path.basename(folder) if name == "__main__.py" else name
+    return "python" if name in ("", "-c", "-m", "-") else name

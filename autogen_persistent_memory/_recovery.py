@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import _private
 from ._chroma import ChromaConnection
 from ._embeddings import Embedding
 from ._errors import EmbeddingMismatchError, StoreUnavailableError
@@ -111,9 +112,9 @@ def _exchange(folder: Path, new: Path, purpose: str, leftovers: Sequence[object]
             "repair it again."
         )
     if leftovers:
-        (new / _LEFTOVERS).write_text("".join(json.dumps(row) + "\n" for row in leftovers), encoding="utf-8")
+        _private.write(new / _LEFTOVERS, "".join(json.dumps(row) + "\n" for row in leftovers))
     if others:
-        (new / _OTHERS).write_text("".join(map(to_line, _exported(others))), encoding="utf-8")
+        _private.write(new / _OTHERS, "".join(map(to_line, _exported(others))))
     return replace_damaged(folder, new)
 
 

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from . import _private
 from ._inspection import DATABASE, segment_folders
 from ._records import utc_now
 
@@ -24,7 +25,9 @@ def workplace(folder: Path, purpose: str) -> Path:
     """Where to make the new store. For the same damage and purpose it is the same place, in which work can go on."""
     status = (folder / DATABASE).stat()
     damage = f"{status.st_size} {status.st_mtime_ns} {purpose}"
-    return folder / f"{_UNFINISHED}{hashlib.sha256(damage.encode()).hexdigest()[:12]}"
+    place = folder / f"{_UNFINISHED}{hashlib.sha256(damage.encode()).hexdigest()[:12]}"
+    _private.refuse_link(place)
+    return place
 
 
 def replace_damaged(folder: Path, new: Path) -> Path:
@@ -39,7 +42,8 @@ def finish_replacement(folder: Path) -> list[Path]:
     kept: list[Path] = []
     for new in sorted(folder.glob(f"{_COMPLETE}*")):
         damaged = folder / new.name.replace(_COMPLETE, _DAMAGED)
-        damaged.mkdir(exist_ok=True)
+        _private.refuse_link(damaged)
+        damaged.mkdir(mode=_private.FOLDER, exist_ok=True)
         if not (damaged / DATABASE).exists():  # which is moved last
             _move(_files_of_chroma(folder), damaged)
         _move(new.glob("*.jsonl"), damaged)

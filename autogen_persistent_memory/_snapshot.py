@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from . import _private
 from ._errors import StoreUnavailableError
 from ._inspection import DATABASE, SEGMENT
 from ._progress import Progress, progress_of
@@ -20,7 +21,8 @@ async def snapshot(store: EmbeddedStore, folder: str | os.PathLike[str], *, prog
     """Copy an embedded store into a folder, which can be opened as an `EmbeddedStore` itself.
 
     The store may be in use by this process: its calls wait while the files are copied. The copy holds all that was
-    acknowledged before; of what was being written then it holds what it would after a crash. It appears when it is complete.
+    acknowledged before; of what was being written then it holds what it would after a crash. It appears when it is complete,
+    and is for this user alone.
 
     Args:
         store: What to copy.
@@ -31,7 +33,7 @@ async def snapshot(store: EmbeddedStore, folder: str | os.PathLike[str], *, prog
         How many bytes were copied.
 
     Raises:
-        ValueError: This is not an embedded store, there is none, or the folder is not empty.
+        ValueError: This is not an embedded store, there is none, or the folder is a link or not empty.
         StoreLockedError: Another process has the store open.
         StoreUnavailableError: The store could not be opened, or the copy not be written.
     """
@@ -53,6 +55,8 @@ async def snapshot(store: EmbeddedStore, folder: str | os.PathLike[str], *, prog
 def _check(source: Path, target: Path) -> None:
     if not (source / DATABASE).exists():
         raise ValueError(f"There is no store in {source}. Nothing was copied; check its path.")
+    if target.is_symlink():
+        raise ValueError(f"{target} is a link. Nothing was copied; name the folder that it leads to, or a new one.")
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise ValueError(f"The folder {target} is not empty. Nothing was copied; choose a new one.")
 
@@ -62,8 +66,11 @@ def _copy(source: Path, target: Path, done: Callable[[int], None]) -> int:
     try:
         if unfinished.exists():
             shutil.rmtree(unfinished)
+        _private.make_folder(unfinished.parent)
+        unfinished.mkdir(mode=_private.FOLDER)
         copied = sum([_copy_file(path, unfinished / path.relative_to(source), done) for path in _files(source)])
         if target.exists():
+            shutil.copymode(target, unfinished)
             target.rmdir()
         unfinished.rename(target)
     except OSError as error:
@@ -87,9 +94,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _copy_file(path: Path, copy: Path, done: Callable[[int], None]) -> int:
-    copy.parent.mkdir(parents=True, exist_ok=True)
+    _private.make_folder(copy.parent)
     copied = 0
-    with path.open("rb") as old, copy.open("xb") as new:
+    with path.open("rb") as old, open(_private.create(copy), "wb") as new:
         while block := old.read(_BLOCK):
             copied += new.write(block)
             done(len(block))

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from . import _private
 from ._breaker import Breaker
 from ._config import PATH_VARIABLE, ServerStoreConfig
 from ._errors import StoreUnavailableError
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NEVER_REACHED = 1_000_000
+_OURS = "autogen_memory."
+"""How the names of our own files in the folder of a store begin."""
 _FILES_OF_OTHERS = 128
 """So many open files are left to the application, and to Chroma's database."""
 _FILES_PER_INDEX = 4
@@ -69,7 +72,7 @@ class Folder:
         """What cannot be stored here could not be kept on this machine any better."""
 
     def open(self) -> ClientAPI:
-        self.path.mkdir(parents=True, exist_ok=True)
+        _private.make_folder(self.path)
         ownership = self._ownership or self._own()
         try:
             if self._mending is not None and self._is_known:
@@ -91,10 +94,19 @@ class Folder:
         client = open_folder(self.path)
         try:
             mending.after_opening(client)
+            self._close_to_others()
         except BaseException:
             client.close()
             raise
         return mending, client
+
+    def _close_to_others(self) -> None:
+        """Close Chroma's files, which have the modes that the umask leaves, and ours of earlier versions."""
+        from ._inspection import DATABASE, SEGMENT
+
+        for path in self.path.iterdir():
+            if path.name.startswith((DATABASE, _OURS)) or SEGMENT.fullmatch(path.name):
+                _private.close_to_others(path)
 
     @property
     def most_indexes(self) -> int:
@@ -119,6 +131,7 @@ class Folder:
             client.close()
             if self._mending is not None:
                 self._mending.after_closing()
+            self._close_to_others()
         finally:
             if self._ownership is not None:
                 self._ownership.release()
@@ -133,7 +146,8 @@ class Folder:
         self._is_known = False
         last = holder_of(self.path) if self._ownership is None else None
         with self._owned():
-            return replace(examine(self.path), abandoned_by=last)
+            open_to_others = _private.open_to_others(self.path)
+            return replace(examine(self.path), abandoned_by=last, open_to_others=open_to_others)
 
     def clean(self, orphans: Sequence[Path]) -> Path:
         from ._mending import clean

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
-import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from . import _limits
+from . import _limits, _private
 from ._errors import PersistentMemoryError
 from ._threads import in_thread
 
@@ -21,20 +21,25 @@ File = str | os.PathLike[str] | IO[bytes] | IO[str]
 """A path, or a stream that is open already, binary or text."""
 Write = Callable[[Iterable[str]], Awaitable[None]]
 
+_DESCRIPTOR = re.compile(r"/dev/(?:stdout|stderr)|/(?:dev|proc/self)/fd/(\d+)")
+"""The names that the system has for what this process has open already."""
 _PAGE_LINES = 500
 _PAGE_BYTES = 1 << 20
 
 
 @asynccontextmanager
 async def writing_lines(file: File) -> AsyncIterator[Write]:
-    """Write lines to a file or a stream. A file appears when it is complete; until then it is written beside its place."""
+    """Write lines to a file or a stream. A file appears when it is complete; until then it is written beside its place.
+
+    It is for this user alone. A link is not followed, nor replaced.
+    """
     if not isinstance(file, (str, os.PathLike)):
         await in_thread(file.flush)
         yield _writer(file, _name_of(file))
         await _trying("written", _name_of(file), file.flush)
         return
-    place, unfinished = await in_thread(partial(_places, file))
-    stream = await _trying("written", file, partial(open, unfinished, "wb"))
+    place, unfinished = await _trying("written", file, partial(_places, file))
+    stream = await _trying("written", file, partial(_opened, unfinished, is_new=unfinished != place))
     try:
         yield _writer(stream, file)
         await _trying("written", file, lambda: _finish(stream, unfinished, place))
@@ -45,18 +50,29 @@ async def writing_lines(file: File) -> AsyncIterator[Write]:
 
 def _places(file: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Where a file is to be, and where it is written until it is complete; a device or a pipe is written in its place."""
-    place = Path(os.path.realpath(file))  # what a link leads to, not the link
+    place = Path(os.path.abspath(file))
+    if _DESCRIPTOR.fullmatch(str(place)):
+        return place, place
+    _private.refuse_link(place)
     if place.exists() and not place.is_file():
         return place, place
     return place, place.with_name(f"{place.name}.{secrets.token_hex(4)}.unfinished")  # of this attempt alone
+
+
+def _opened(path: Path, *, is_new: bool) -> IO[bytes]:
+    if is_new:
+        return open(_private.create(path), "wb")
+    named = _DESCRIPTOR.fullmatch(str(path))
+    if named is None:
+        return open(path, "wb")
+    number = named[1] or (1 if path.name == "stdout" else 2)
+    return open(os.dup(int(number)), "wb")  # opened again, a file would be written from its beginning
 
 
 def _finish(stream: IO[Any], unfinished: Path, place: Path) -> None:
     stream.flush()
     if unfinished != place:
         os.fsync(stream.fileno())  # else, after a power failure, an empty file could stand in its place
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copymode(place, unfinished)
     stream.close()
     if unfinished != place:
         os.replace(unfinished, place)

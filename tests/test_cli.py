@@ -909,7 +909,7 @@ def test_a_server_that_outlives_its_command_keeps_the_folder_locked(
     process, told = serving
     process.kill()
     process.wait()
-    assert f"is in use by process {told['pid']} (chroma run" in refused(1, "list", "-n", "ann")
+    assert f"is in use by process {told['pid']} (chroma) on" in refused(1, "list", "-n", "ann")
 
 
 def ended(process: subprocess.Popen[bytes]) -> str:

@@ -488,17 +488,6 @@ async def test_two_exports_to_one_file_at_once_are_both_whole(tmp_path: Path) ->
     assert await import_memories(TemporaryStore(), file, embedding=words(), progress=False) == first[0]
 
 
-async def test_an_export_takes_the_place_of_what_a_link_leads_to_and_keeps_who_may_read_it(tmp_path: Path) -> None:
-    store, file, link = TemporaryStore(), tmp_path / "memories.jsonl", tmp_path / "latest"
-    await filled(store, "ann", write=a_few)
-    file.touch(mode=0o600)
-    link.symlink_to(file)
-    await export_memories(store, link, progress=False)
-    assert link.is_symlink()
-    assert file.read_text().startswith('{"type":"header"')
-    assert file.stat().st_mode & 0o777 == 0o600
-
-
 async def test_a_pipe_is_written_and_not_replaced(tmp_path: Path) -> None:
     store, pipe = TemporaryStore(), tmp_path / "pipe"
     await filled(store, "ann", write=a_few)

@@ -135,10 +135,11 @@ def _running(folder: Path, port: int, ownership: Ownership, log: IO[bytes]) -> I
         stdout=subprocess.DEVNULL,
         stderr=log,
         pass_fds=ownership.descriptors(),
+        umask=0o077,  # what it writes is for this user alone
         start_new_session=True,  # so that Ctrl-C is for us to pass on
     )
     try:
-        ownership.name_holder(server.pid, " ".join(["chroma", *arguments]))
+        ownership.name_holder(server.pid, "chroma")
         _wait_until_it_listens(server, port, log)
         yield server
     finally:
