@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ._breaker import Breaker
+from ._disclosure import caused_by
 from ._errors import EmbeddingMismatchError, PersistentMemoryError, StoreLockedError, StoreUnavailableError
 from ._locks import CrossLoopLock
 from ._outbox import Outbox
@@ -195,7 +196,8 @@ class ClientLine:
         except PersistentMemoryError:
             raise
         except BaseException as error:
-            raise _translated(error, self.source) from error
+            failure = _translated(error, self.source)
+        raise failure
 
     def _alone(self, work: Callable[[], T]) -> T:
         with self._idle:
@@ -272,11 +274,12 @@ class ClientLine:
         except PersistentMemoryError:
             raise
         except BaseException as error:
-            raise _translated(error, self.source) from error
+            failure = _translated(error, self.source)
         finally:
             with self._mutex:
                 self._opening = None
             pause.set_result(None)
+        raise failure
 
     def _close(self, client: ClientAPI) -> None:
         self._until_idle()
@@ -357,17 +360,20 @@ def closed_meanwhile() -> PersistentMemoryError:
 
 
 def _translated(error: BaseException, source: ClientSource) -> BaseException:
+    """What Chroma raised, as an error of ours."""
     from chromadb.errors import InvalidArgumentError, InvalidDimensionException
 
     if isinstance(error, InvalidDimensionException) or (
         isinstance(error, InvalidArgumentError) and "dimension" in str(error)
     ):
-        return EmbeddingMismatchError(
+        mismatch = EmbeddingMismatchError(
             f"The stored vectors have another length than the embedding's ({error}). Use the embedding the store was "
             "written with, or make all vectors anew with: await memory.reembed(), or `autogen-memory reembed`"
         )
+        return caused_by(mismatch, error)
     if is_failure(error):
-        return (BlockedStoreError if is_blocked(error) else StoreUnavailableError)(source.describe(error))
+        failure = BlockedStoreError if is_blocked(error) else StoreUnavailableError
+        return caused_by(failure(source.describe(error)), error)
     return error
 
 

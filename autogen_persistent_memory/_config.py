@@ -45,7 +45,7 @@ _Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 
 class _Config(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)  # it may be a secret
 
 
 class RecallPolicy(_Config):

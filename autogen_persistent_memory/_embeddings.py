@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import re
 import shlex
 from abc import ABC, abstractmethod
@@ -14,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from ._checks import require_text
 from ._config import CallableEmbeddingConfig, ChromaEmbeddingConfig, EmbeddingConfig, MiniLMEmbeddingConfig
+from ._disclosure import caused_by, check_variable, keep_out, without_secrets
 from ._errors import PersistentMemoryError
 from ._minilm import load_minilm
 from ._threads import DaemonPool, importing
@@ -73,9 +75,12 @@ class Embedding(ABC):
         except (PersistentMemoryError, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # native code may raise outside Exception
-            raise PersistentMemoryError(
-                f"The embedding {self.id!r} failed: {error!r}. Nothing was stored; see to the embedding and try again."
-            ) from error
+            reason = without_secrets(repr(error))
+            failure = PersistentMemoryError(
+                f"The embedding {self.id!r} failed: {reason}. Nothing was stored; see to the embedding and try again."
+            )
+            failure = caused_by(failure, error)
+        raise failure
 
     async def embed_query(self, text: str) -> Vector:
         """The vector of one text, from the cache if it was asked for lately."""
@@ -160,15 +165,22 @@ class ChromaEmbedding(Embedding):
                     f"Chroma knows no embedding function named {self._config.name!r}. "
                     f"Use one that it knows: {', '.join(sorted(known_embedding_functions))}."
                 )
-            try:
-                function = known.build_from_config(dict(self._config.options))
-            except Exception as error:
-                raise _SetupError(
-                    f"Chroma's embedding function {self._config.name!r} cannot be set up: {error}. Check its options, "
-                    "its environment variables, and that its package is installed."
-                ) from error
-            self._function = cast(Callable[[list[str]], Vectors], function)
+            for option, variable in self._config.options.items():
+                if option.endswith("_env_var"):
+                    keep_out(os.environ.get(variable, ""))
+            self._function = self._built(known)
         return self._function
+
+    def _built(self, known: Any) -> Callable[[list[str]], Vectors]:
+        try:
+            return cast(Callable[[list[str]], Vectors], known.build_from_config(dict(self._config.options)))
+        except Exception as error:
+            failure = _SetupError(
+                f"Chroma's embedding function {self._config.name!r} cannot be set up: {without_secrets(str(error))}. Check its "
+                "options, its environment variables, and that its package is installed."
+            )
+            failure = caused_by(failure, error)
+        raise failure
 
     async def _compute(self, texts: list[str]) -> Vectors:
         return await self._in_thread(lambda: _checked(self._build()(texts), len(texts), self.id))
@@ -303,14 +315,22 @@ _SECRET_WORDS |= {"header", "headers", "bearer"}
 
 def _refuse_secrets(options: Mapping[str, Any]) -> None:
     for option, value in options.items():
-        is_named = bool(_SECRET_WORDS & set(re.split(r"[^a-z]+", option.lower()))) and not option.endswith("_env_var")
-        if is_named or (isinstance(value, str) and re.search(r"://[^/\s]*:[^/\s]*@", value)):
+        if option.endswith("_env_var"):
+            if value is not None:
+                check_variable(value, option)
+        elif _SECRET_WORDS & set(re.split(r"[^a-z]+", option.lower())) or _holds_secret(value):
             raise ValueError(
                 f"{option} may hold a secret, which would be written into dumped configurations in plain. Put the value "
                 "in an environment variable and name that, in most of Chroma's functions as api_key_env_var='VARIABLE'."
             )
-        if isinstance(value, Mapping):
+        elif isinstance(value, Mapping):
             _refuse_secrets(value)
+
+
+def _holds_secret(value: object) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_secret, value))
+    return isinstance(value, str) and without_secrets(value) != value
 
 
 def _refuse_code(options: object) -> None:

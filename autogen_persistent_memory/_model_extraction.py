@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from ._checks import mended
 from ._config import ExtractorConfig, ModelExtractorConfig, NoExtractorConfig, RuleExtractorConfig
+from ._disclosure import caused_by, without_secrets
 from ._errors import PersistentMemoryError
 from ._extraction import Extractor, Message, RuleExtractor
 from ._facts import Fact
@@ -127,7 +128,9 @@ class ModelExtractor(Extractor):
                 elif _is_unsupported(error) and len(forms) > 1:
                     forms = forms[1:]
                 else:
-                    raise _failure(error) from error
+                    failure = caused_by(_failure(error), error)
+                    break
+        raise failure
 
     def _forms(self) -> list[type[BaseModel] | bool | None]:
         able = self._client.model_info
@@ -214,7 +217,7 @@ def _is_unsupported(error: Exception) -> bool:
 
 
 def _failure(error: Exception) -> PersistentMemoryError:
-    said = f"{type(error).__name__}: {str(error)[:300]}"
+    said = f"{type(error).__name__}: {without_secrets(str(error))[:300]}"
     if _may_pass(error):
         return PersistentMemoryError(
             f"The model that extracts memories did not answer ({said}). The messages are kept; ask again later."

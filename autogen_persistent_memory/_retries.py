@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ._breaker import Breaker, is_automatic
+from ._disclosure import without_secrets
 from ._patterns import lazy
 from ._write_log import is_blocked
 
@@ -48,7 +49,8 @@ class Requests:
         with self._breaker.call():
             answer = self._answer(method, url, options)
             if answer.status_code in _UNREACHABLE:
-                raise UnreachableError(f"it answers {answer.status_code} {answer.reason_phrase} {answer.text[:200]}")
+                said = without_secrets(f"{answer.reason_phrase} {answer.text}")
+                raise UnreachableError(f"it answers {answer.status_code} {said[:200]}")
             return answer
 
     def _answer(self, method: str, url: str, options: dict[str, Any]) -> httpx.Response:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _private
 from ._breaker import Breaker
 from ._config import PATH_VARIABLE, ServerStoreConfig
+from ._disclosure import keep_out, without_secrets
 from ._errors import StoreUnavailableError
 from ._outbox import Outbox, outbox_of
 from ._ownership import Ownership, holder_of
@@ -237,11 +238,9 @@ class Server:
 
     def _headers(self) -> dict[str, str]:
         config = self._config
-        headers = {
-            header: from_environment(variable, f"header {header}") for header, variable in config.headers_env.items()
-        }
+        headers = {header: _secret(variable, f"header {header}") for header, variable in config.headers_env.items()}
         if config.token_env:
-            headers["Authorization"] = f"Bearer {from_environment(config.token_env, 'token')}"
+            headers["Authorization"] = f"Bearer {_secret(config.token_env, 'token')}"
         return headers
 
     def _probe(self, patience: float) -> None:
@@ -312,8 +311,9 @@ class Server:
             )
         reason = _cause(error)
         return (
-            f"The Chroma server at {where} cannot be used: {str(reason) or type(reason).__name__}. Check that it runs (start "
-            f"one on this machine with: autogen-memory share --port {self._config.port}), that the address is right and that it "
+            f"The Chroma server at {where} cannot be used: {without_secrets(str(reason)) or type(reason).__name__}. Check that "
+            f"it runs (start one on this machine with: autogen-memory share --port {self._config.port}), that the address is "
+            "right and that it "
             f"answers within {self._config.timeout:g} s; tenant {self._config.tenant!r} and database "
             f"{self._config.database!r} must exist, and the token's environment variable must be set if it wants one."
         )
@@ -431,4 +431,16 @@ def from_environment(variable: str, what: str) -> str:
         raise StoreUnavailableError(
             f"The environment variable {variable}, which holds the store's {what}, is not set. Set it and try again."
         )
+    return value
+
+
+def _secret(variable: str, what: str) -> str:
+    """The value of an environment variable, as a header; it is kept out of errors and logs."""
+    value = from_environment(variable, what)
+    if not (value.isascii() and value.isprintable()):  # httpx would say so, and repeat it
+        raise StoreUnavailableError(
+            f"The environment variable {variable}, which holds the store's {what}, has characters that no header can have, "
+            "such as a line break at its end. Set it to the bare value and try again."
+        )
+    keep_out(value)
     return value

@@ -17,6 +17,7 @@ from ._config import (
     StoreConfig,
     TemporaryStoreConfig,
 )
+from ._disclosure import check_host, check_variable
 from ._sources import Folder, Ram, Server, from_environment
 from ._store import MemoryStore
 
@@ -83,14 +84,17 @@ class ServerStore:
         outbox: str | os.PathLike[str] | None = None,
     ) -> None:
         self.config = ServerStoreConfig(
-            host=require_text(host, "host"),
+            host=check_host(require_text(host, "host")),
             port=port,
             ssl=ssl,
             tenant=tenant,
             database=database,
             timeout=timeout,
-            token_env=token_env,
-            headers_env=headers_env or {},
+            token_env=None if token_env is None else check_variable(token_env, "token_env"),
+            headers_env={
+                header: check_variable(variable, "Each value of headers_env")
+                for header, variable in (headers_env or {}).items()
+            },
             outbox=None if outbox is None else os.fspath(outbox),
         )
 
@@ -134,7 +138,7 @@ class CloudStore:
         self.config = CloudStoreConfig(
             tenant=tenant,
             database=database,
-            api_key_env=api_key_env,
+            api_key_env=check_variable(api_key_env, "api_key_env"),
             timeout=timeout,
             outbox=None if outbox is None else os.fspath(outbox),
         )

@@ -14,6 +14,7 @@ import typer
 
 from .._checks import check_namespace
 from .._config import RecallPolicy
+from .._disclosure import check_host
 from .._embeddings import Embedding, MiniLMEmbedding
 from .._memory import PersistentMemory
 from .._store import Connection, MemoryStore, Stored
@@ -51,7 +52,7 @@ class Place:
             return EmbeddedStore(self.path)
         if self.path is not None:
             raise ValueError("Give either --path or --server, not both.")
-        host, _, port = self.server.rpartition(":")
+        host, _, port = check_host(self.server).rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"--server must be HOST:PORT, such as localhost:8000, not {self.server!r}.")
         # Without an outbox: what agents heard is for them to deliver, with their own embedding.
