@@ -305,8 +305,8 @@ class Server:
         where = f"{'https' if self._config.ssl else 'http'}://{self._config.host}:{self._config.port}"
         if is_blocked(error):
             return (
-                f"The Chroma server at {where} cannot take in what was written last ({error}), as a record with too many tags "
-                f"of an earlier version, nor read what was before. Nothing is lost. {HOW_TO_UNBLOCK}; if its disk is full, free "
+                f"The Chroma server at {where} cannot take in what was written last ({without_secrets(str(error))}), as a "
+                f"record with too many tags of an earlier version, nor read what was before. Nothing is lost. {HOW_TO_UNBLOCK}; if its disk is full, free "
                 "some space instead."
             )
         reason = _cause(error)

@@ -128,7 +128,7 @@ async def test_hooks_become_memory_and_context_and_old_chats_are_read(
 
 async def test_a_memory_is_loaded_with_its_namespace_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOGEN_ALLOWED_PROVIDER_NAMESPACES", "mine")
-    defined, _ = await run_section("AutoGen's next release", blocks=1)
+    defined, _ = await run_section("AutoGen's next release", blocks=2)
     assert os.environ["AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"] == "mine,autogen_persistent_memory"
     memory = defined["memory"]
     assert isinstance(memory, PersistentMemory)
