@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
 from typing import TypeVar
 
 from ._patterns import lazy
@@ -50,12 +49,13 @@ def caused_by(error: E, cause: BaseException) -> E:
     return error
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
+def _chain(error: BaseException) -> list[BaseException]:
+    """The error, and all that it came from."""
+    found = [error]
+    for link in found:  # which grows meanwhile
+        before = (link.__cause__, link.__context__)
+        found += [other for other in before if other is not None and not any(other is known for known in found)]
+    return found
 
 
 def _tells_a_secret(error: BaseException) -> bool:

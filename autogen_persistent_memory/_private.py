@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -36,8 +35,9 @@ def create(path: Path) -> int:
 
 
 def write(path: Path, text: str) -> None:
-    """Let a file have this text: all of it or, if that fails, what it had before."""
-    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    """Let a file have this text: all of it or, if that fails, what it had before. One process at a time."""
+    unfinished = path.with_name(f"{path.name}.tmp")
+    unfinished.unlink(missing_ok=True)  # of a process that was killed
     try:
         with open(create(unfinished), "w", encoding="utf-8") as file:
             file.write(text)

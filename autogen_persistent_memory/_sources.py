@@ -5,6 +5,7 @@ Everything here blocks, and is called in threads.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -105,9 +106,10 @@ class Folder:
         """Close Chroma's files, which have the modes that the umask leaves, and ours of earlier versions."""
         from ._inspection import DATABASE, SEGMENT
 
-        for path in self.path.iterdir():
-            if path.name.startswith((DATABASE, _OURS)) or SEGMENT.fullmatch(path.name):
-                _private.close_to_others(path)
+        with contextlib.suppress(FileNotFoundError):  # the folder was deleted under us
+            for path in self.path.iterdir():
+                if path.name.startswith((DATABASE, _OURS)) or SEGMENT.fullmatch(path.name):
+                    _private.close_to_others(path)
 
     @property
     def most_indexes(self) -> int:
@@ -303,17 +305,17 @@ class Server:
 
     def describe(self, error: BaseException) -> str:
         where = f"{'https' if self._config.ssl else 'http'}://{self._config.host}:{self._config.port}"
+        cause = _cause(error)
+        reason = without_secrets(str(cause)) or type(cause).__name__
         if is_blocked(error):
             return (
-                f"The Chroma server at {where} cannot take in what was written last ({without_secrets(str(error))}), as a "
-                f"record with too many tags of an earlier version, nor read what was before. Nothing is lost. {HOW_TO_UNBLOCK}; if its disk is full, free "
+                f"The Chroma server at {where} cannot take in what was written last ({reason}), as a record with too many tags "
+                f"of an earlier version, nor read what was before. Nothing is lost. {HOW_TO_UNBLOCK}; if its disk is full, free "
                 "some space instead."
             )
-        reason = _cause(error)
         return (
-            f"The Chroma server at {where} cannot be used: {without_secrets(str(reason)) or type(reason).__name__}. Check that "
-            f"it runs (start one on this machine with: autogen-memory share --port {self._config.port}), that the address is "
-            "right and that it "
+            f"The Chroma server at {where} cannot be used: {reason}. Check that it runs (start one on this machine with: "
+            f"autogen-memory share --port {self._config.port}), that the address is right and that it "
             f"answers within {self._config.timeout:g} s; tenant {self._config.tenant!r} and database "
             f"{self._config.database!r} must exist, and the token's environment variable must be set if it wants one."
         )
