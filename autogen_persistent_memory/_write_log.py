@@ -8,13 +8,15 @@ collection, and holds up everything that was written after it. Only to be used w
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._errors import StoreUnavailableError
 from ._limits import MAX_TAGS
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _VARIABLES, _COLUMNS = 32_766, 6
 MOST_LISTED = _VARIABLES // _COLUMNS
