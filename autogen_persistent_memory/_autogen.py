@@ -37,6 +37,7 @@ from ._recorder import Recorder
 from ._records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, draft, select, utc_now
 from ._store import MemoryStore, ShelfName
 from ._stores import EmbeddedStore
+from ._threads import in_thread_if_long
 from ._turn import Turn
 
 logger = logging.getLogger("autogen_persistent_memory")
@@ -207,7 +208,8 @@ class EngineMemory(Memory):
             hits = await self._engine.browse(self._shelves, limit=count + _SPARE, selection=selection, at=then)
         else:
             hits = await self._engine.recall(query, self._shelves, limit=count + _SPARE, selection=selection, at=then)
-        block = paste([hit for hit in hits if hit.score >= least], count, budget, self.policy)
+        found = [hit for hit in hits if hit.score >= least]
+        block = await in_thread_if_long(_length(found), lambda: paste(found, count, budget, self.policy))
         if counts_as_use:
             self._engine.reinforce(block.hits)
         return Recall(query=query or "", hits=block.hits, text=block.text)
@@ -226,7 +228,8 @@ class EngineMemory(Memory):
         `policy.deadline` (and `policy.opening_deadline` once, for a local store and model to open).
         """
         hits = await self._turn.update(model_context)
-        guarded = [_guarded(to_content(hit), self.policy.guard_words) for hit in hits]
+        words = self.policy.guard_words
+        guarded = await in_thread_if_long(_length(hits), lambda: [_guarded(to_content(hit), words) for hit in hits])
         return UpdateContextResult(memories=MemoryQueryResult(results=guarded))
 
     async def flush(self) -> None:
@@ -327,6 +330,10 @@ def to_content(hit: MemoryHit) -> MemoryContent:
         mime_type=MemoryMimeType(record.mime_type),
         metadata={**record.metadata, **{name: value for name, value in ours.items() if value is not None}},
     )
+
+
+def _length(hits: Sequence[MemoryHit]) -> int:
+    return sum(len(hit.record.content) for hit in hits)
 
 
 def _stored_form(content: MemoryContent) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ._config import RecallPolicy
 from ._conversation import NOTHING_FOUND, named, opening_of
 from ._patterns import lazy
+from ._pieces import replaced
 from ._ranking import in_order, relevance
 from ._records import MemoryHit, MemoryRecord
 from ._tokens import count_tokens
@@ -24,11 +25,13 @@ CLOSING = "</memory>"
 WORD_JOINER = "\u2060"
 
 _BETWEEN = r"[^\w<＜﹤]{0,8}"  # also what cannot be seen
+_WORDS = lazy(r"[^\s\x00-\x1f\x7f-\x9f]+")
 _TAG = lazy(rf"[<＜﹤](?={_BETWEEN.join(('', *'memory'))})", re.IGNORECASE)
-_CONTROL = lazy(r"[\x00-\x1f\x7f-\x9f]")
 _CUT_MARK = " …"
 _SHORTEST_CUT = 20
 _LESSON = "lesson"
+_LONGEST_LINE = 2_000
+"""Characters of a message that can stand in a summary."""
 _STORY = 0.6
 """The share of a block that a story may take; the rest is for what is relevant."""
 _LONGEST_TOKEN = 16  # characters; nothing longer can fit
@@ -59,7 +62,8 @@ class Story(NamedTuple):
     def tells(self, record: MemoryRecord) -> bool:
         """Whether a message stands in it."""
         is_told = any(record.id == told.id for told in self.told)
-        return is_told or (bool(self.summary) and spoken(record.source, record.content) in self.summary)
+        may_be_line = bool(self.summary) and len(record.content) <= _LONGEST_LINE
+        return is_told or (may_be_line and spoken(record.source, record.content) in self.summary)
 
 
 def paste(
@@ -205,18 +209,14 @@ def spoken(source: str | None, text: str, longest: int | None = None) -> str:
 
 def neutral(text: str) -> str:
     """The text on one line, without control characters, unable to open or close a block."""
-    return _TAG.sub("‹", " ".join(_CONTROL.sub(" ", text).split()))
+    line = " ".join(found[0] for found in _WORDS.finditer(text))
+    return replaced(_TAG, lambda _: "‹", line, hints="<＜﹤")
 
 
 def break_words(text: str, words: Sequence[str]) -> str:
     """The text with a word joiner inside each of these words, so that a search for them fails."""
-    words = tuple(words)
-    return _middles(words).sub(WORD_JOINER, text) if _any(words).search(text) else text
-
-
-@lru_cache
-def _any(words: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, words)) or "(?!)", re.IGNORECASE)
+    hints = [word.casefold() for word in words]
+    return replaced(_middles(tuple(words)), lambda _: WORD_JOINER, text, hints=hints)
 
 
 @lru_cache

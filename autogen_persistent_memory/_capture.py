@@ -323,9 +323,22 @@ class Ledger:
         self._recent.append((moment(), utterance, place))
         return True
 
-    def hear_transcript(self, utterances: Sequence[Utterance]) -> list[Captured]:
-        """Take in a conversation that is over; what of it nobody captured yet."""
-        place, known, new = Place(), Counter(utterance.said for utterance in self._order), []
+    def known(self) -> Counter[tuple[str, str]]:
+        """How often whose words are captured."""
+        return Counter(utterance.said for utterance in self._order)
+
+    def hear_transcript(
+        self, utterances: Sequence[Utterance], known: Counter[tuple[str, str]] | None = None
+    ) -> list[Captured]:
+        """Take in a part of a conversation that is over; what of it nobody captured yet.
+
+        Args:
+            utterances: What was said.
+            known: What was captured before it and its earlier parts, as far as those do not hold it; by default
+                everything that is captured.
+        """
+        known = self.known() if known is None else known
+        place, new = Place(), list[Captured]()
         for utterance in utterances:
             if known[utterance.said] > 0:
                 known[utterance.said] -= 1

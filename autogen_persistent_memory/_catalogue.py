@@ -6,31 +6,49 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
+from concurrent.futures import Future
 from contextlib import aclosing
 from datetime import date
 from functools import lru_cache, partial
 from itertools import compress, islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from ._ahead import one_ahead
 from ._embeddings import Vector, Vectors
-from ._lexical import KeywordIndex, KeywordMatches
+from ._lexical import KeywordIndex, KeywordMatches, Words, words_of
 from ._limits import MAX_CONTENT
-from ._locks import ReadWriteLock
+from ._locks import LockTakenError, ReadWriteLock
 from ._nearest import VectorIndex
 from ._passages import without
 from ._ranking import PARTS, Candidates
 from ._records import MemoryRecord, Selection, told_facts, with_own_metadata
 from ._store import Near, Shelf, ShelfName
-from ._threads import in_thread
+from ._threads import hand_over, in_thread
 
 _LOOK_EVERY = 1.5
 _CLOSE_LOOK = 10
 _PAGE = 500
 _SPEAKER, _QUESTION = PARTS.index("speaker"), PARTS.index("question")
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Found = tuple[Near, list[MemoryRecord]]
 """Records that were found, and how near each is."""
+
+
+class Reading(Protocol[T_co]):
+    """A method of the catalogue that reads it, with its arguments."""
+
+    def __call__(self, *, wait: bool = True) -> T_co:
+        """What it says; without waiting, LockTakenError if somebody writes."""
+
+
+async def read_soon(read: Reading[T]) -> T:
+    """Read the catalogue: right here where nobody writes to it just now, else in a thread that can wait for that."""
+    try:
+        return read(wait=False)
+    except LockTakenError:
+        return await in_thread(read)
 
 
 class Asked(NamedTuple):
@@ -69,6 +87,7 @@ class Catalogue:
         self._vectors: dict[ShelfName, VectorIndex] = {}
         self._looked_at = 0.0
         self._looks = 0
+        self._emptying: Future[None] | None = None
         self.is_built = False
 
     def __len__(self) -> int:
@@ -78,6 +97,8 @@ class Catalogue:
         """Read everything from the store, once. Hold the namespace's lock meanwhile."""
         if self.is_built:
             return
+        if self._emptying is not None:
+            await asyncio.wrap_future(self._emptying)
         for name, shelf in shelves.items():
             await shelf.settle()
             await self._read(name, shelf, await shelf.ids())
@@ -99,11 +120,14 @@ class Catalogue:
         if self._looks % _CLOSE_LOOK and await shelf.size() == self._on_shelf[name]:
             return
         there = await shelf.ids()
-        with self._lock.reading():
-            known = {id for id, on in self._shelf_of.items() if on == name}
+        known = await in_thread(partial(self._ids_on, name))
         gone = known.difference(there)
         await in_thread(lambda: self.remove(gone))
         await self._read(name, shelf, [id for id in there if id not in known])
+
+    def _ids_on(self, shelf: ShelfName) -> set[str]:
+        with self._lock.reading():
+            return {id for id, on in self._shelf_of.items() if on == shelf}
 
     async def _read(self, name: ShelfName, shelf: Shelf, ids: Sequence[str]) -> None:
         pages = (ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE))
@@ -118,6 +142,7 @@ class Catalogue:
     def put(self, shelf: ShelfName, records: Iterable[MemoryRecord]) -> None:
         """Take in records that were written."""
         for record in records:
+            words = self._words_to_index(record)
             with self._lock.writing():  # for one at a time, so that a search never waits for a whole page
                 self._on_shelf[shelf] += record.id not in self._shelf_of
                 self._shelf_of[record.id] = shelf
@@ -129,15 +154,24 @@ class Catalogue:
                 if record.is_trivial:
                     self._unindex(shelf, record.id)
                 else:
-                    self._index_record(shelf, record, known)
+                    self._index_record(shelf, record, words, known)
 
-    def _index_record(self, shelf: ShelfName, record: MemoryRecord, known: MemoryRecord | None = None) -> None:
+    def _words_to_index(self, record: MemoryRecord) -> Words | None:
+        """The words of a record, unless it is known by them already; read while others use the index."""
+        is_found = record.superseded_by is None and not record.is_trivial
+        return _words_of(record) if is_found and self._is_changed(record, self._records.get(record.id)) else None
+
+    def _is_changed(self, record: MemoryRecord, known: MemoryRecord | None) -> bool:
+        return record.id not in self._index.slots or known is None or _indexed(known) != _indexed(record)
+
+    def _index_record(
+        self, shelf: ShelfName, record: MemoryRecord, words: Words | None = None, known: MemoryRecord | None = None
+    ) -> None:
         """Let a record be found that tells something; it may be known as it was before."""
         slots = self._index.slots
-        is_new = record.id not in slots
-        self._telling[shelf] += is_new
-        if is_new or known is None or _indexed(known) != _indexed(record):
-            _index(self._index, shelf, record)
+        if self._is_changed(record, known):
+            self._telling[shelf] += record.id not in slots
+            _index(self._index, shelf, record, words or _words_of(record))
         slot = slots[record.id]
         if slot == len(self._in_slot):
             self._in_slot.append(record)
@@ -188,14 +222,18 @@ class Catalogue:
             slot_of = {slot: self._index.slots.get(id) for id, slot in before.slots.items()}
             self._vectors = {name: vectors.renumbered(slot_of.get) for name, vectors in self._vectors.items()}
 
-    def start_over(self) -> None:
-        """Forget everything, until it is built anew."""
+    def start_over(self) -> Future[None]:
+        """Forget everything in a thread, until it is built again. Nobody has to wait for it: who builds it does."""
+        self.is_built = False
+        self._emptying = hand_over(self._forget_everything)
+        return self._emptying
+
+    def _forget_everything(self) -> None:
         with self._lock.writing():
             self._index = KeywordIndex()
             self._records, self._shelf_of, self._on_shelf = {}, {}, Counter()
             self._telling, self._doubtful, self._in_slot = Counter(), set(), []
             self._vectors = {}
-            self.is_built = False
 
     def place(self, shelf: ShelfName, embedding_id: str, vectors: Mapping[str, Vector]) -> None:
         """Take in the vectors of records that are here, made by that embedding."""
@@ -236,10 +274,17 @@ class Catalogue:
         )
 
     def nearest(
-        self, shelf: ShelfName, embedding_id: str, vectors: Vectors, meant: Selection, fetch: int
+        self,
+        shelf: ShelfName,
+        embedding_id: str,
+        vectors: Vectors,
+        meant: Selection,
+        fetch: int,
+        *,
+        wait: bool = True,
     ) -> list[Found] | None:
         """For each vector the nearest current records of a shelf that are meant, and how near each is; None if it cannot say."""
-        with self._lock.reading():
+        with self._lock.reading(wait=wait):
             if not self.can_search(shelf, embedding_id, len(vectors[0])):
                 return None
             nearest = self._vectors[shelf].nearest(vectors, fetch, partial(self._are_meant, meant))
@@ -251,7 +296,13 @@ class Catalogue:
             return found
 
     def candidates(
-        self, asked: Asked, vector: Vector, embedding_id: str, elsewhere: Mapping[ShelfName, Found]
+        self,
+        asked: Asked,
+        vector: Vector,
+        embedding_id: str,
+        elsewhere: Mapping[ShelfName, Found],
+        *,
+        wait: bool = True,
     ) -> Candidates | None:
         """What may answer, near in meaning or with the words asked for, and everything that speaks for it.
 
@@ -263,11 +314,15 @@ class Catalogue:
             vector: The same as a vector.
             embedding_id: What made the vector.
             elsewhere: What the store found on the shelves whose vectors are not all here.
+            wait: Whether to wait for who writes.
 
         Returns:
             None if it cannot say, since what the words were searched in or the vectors were replaced since.
+
+        Raises:
+            LockTakenError: Somebody writes, and it was not to be waited for.
         """
-        with self._lock.reading():
+        with self._lock.reading(wait=wait):
             here = [shelf for shelf in asked.shelves if shelf not in elsewhere]
             can_search = all(self.can_search(shelf, embedding_id, len(vector)) for shelf in here)
             if not can_search or not asked.matches.are_of(self._index):
@@ -359,6 +414,7 @@ class Catalogue:
         fetch: int,
         by_words: int,
         session_weight: float,
+        wait: bool = True,
     ) -> Asked:
         """A question, with what holds its words.
 
@@ -370,27 +426,34 @@ class Catalogue:
             fetch: How many that are near may answer, of each shelf.
             by_words: How many that hold its words may answer, of each shelf.
             session_weight: What the words of a memory's session are worth, compared to its own.
+            wait: Whether to wait for who writes.
+
+        Raises:
+            LockTakenError: Somebody writes, and it was not to be waited for.
         """
-        with self._lock.reading():
+        with self._lock.reading(wait=wait):
             matches = self._index.search(query)
             if lead is not None:
                 matches = matches.or_better(self._index.search(lead))
             best = matches.best(by_words, shelves, session_weight)
             return Asked(query, shelves, meant, fetch, matches, best, self._index.speakers_named(query))
 
-    def as_said(self, query: str) -> str:
+    def as_said(self, query: str, *, wait: bool = True) -> str:
         """The query as the speakers it names would put it."""
-        with self._lock.reading():
+        with self._lock.reading(wait=wait):
             return self._index.as_said(query)
 
 
-def _index(index: KeywordIndex, shelf: ShelfName, record: MemoryRecord) -> None:
-    index.put(
+def _words_of(record: MemoryRecord) -> Words:
+    return words_of(record.content[:MAX_CONTENT], date=_in_words(record.created_at.date()), speaker=record.source)
+
+
+def _index(index: KeywordIndex, shelf: ShelfName, record: MemoryRecord, words: Words) -> None:
+    index.insert(
         record.id,
-        record.content[:MAX_CONTENT],
+        words,
         shelf=shelf,
         is_message=record.kind == "interaction",
-        date=_in_words(record.created_at.date()),
         speaker=record.source,
         session=record.session,
         order=(record.created_at, record.sequence or 0),

@@ -7,21 +7,19 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ._checks import decode_json, encode_json
-from ._limits import MAX_CONTENT
 from ._records import JSON, Draft, MemoryRecord
 from ._secrets import redact
 
+_LONGEST_MEANING = 32_000
+"""Characters of which a vector is made: more than most models read, and few enough for every function to read in a moment."""
 Item = TypeVar("Item", Draft, MemoryRecord)
 
 
 def meaning(item: Draft | MemoryRecord) -> str:
-    """Return the text whose vector stands for a memory: JSON without its punctuation, everything else as it is.
-
-    Of a longer message it is the beginning.
-    """
-    if item.mime_type != JSON:
-        return item.content[:MAX_CONTENT]
-    return ("; ".join(_leaves(decode_json(item.content), "")) or item.content)[:MAX_CONTENT]
+    """Return the text whose vector stands for a memory: its beginning, of JSON without its punctuation."""
+    if item.mime_type != JSON or len(item.content) > _LONGEST_MEANING:
+        return item.content[:_LONGEST_MEANING]
+    return "; ".join(_leaves(decode_json(item.content), "")) or item.content
 
 
 def redacted(item: Item) -> Item:

@@ -19,6 +19,8 @@ from ._variety import in_any_person
 BLOCK_SOURCE = "memory"
 NOTHING_FOUND = "No relevant memories found."
 _SHORT = 1_000
+_LONGEST_SHOWN = 5_000
+"""Characters at either end of a text that are compared with what is shown."""
 _HANDOFF = lazy(r"Transferred to \S+, adopting the role of |relevant previous messages\Z")
 _REFUSED = "The memory could not do that: "
 _NAMED = lazy(r"\(id: ([0-9a-f]{32})\)$", re.MULTILINE)
@@ -27,6 +29,7 @@ _ANSWER = lazy(
     rf"|{re.escape(NOTHING_FOUND)}$|{_REFUSED}.*$)\n?",
     re.MULTILINE,
 )
+_WORD_SIGN = lazy(r"\w")
 _OPENING = lazy(r'<memory id="([0-9a-f]+)">')
 
 
@@ -53,7 +56,12 @@ def refusal(reason: str) -> str:
 def without_answers(text: str) -> str:
     """The text without what the memory's own tools told: AutoGen passes a tool's result on as what the agent says."""
     may_tell = "(id: " in text or NOTHING_FOUND in text or _REFUSED in text
-    return _ANSWER.sub("", text) if may_tell else text
+    return _without_answers(text) if may_tell else text
+
+
+@lru_cache(maxsize=16)  # a long one takes milliseconds, and is looked at several times a turn
+def _without_answers(text: str) -> str:
+    return _ANSWER.sub("", text)
 
 
 def block_id_of(message: LLMMessage) -> str | None:
@@ -142,7 +150,7 @@ class VisibleText:
                 self._named.update(id for result in message.content for id in _NAMED.findall(result.content))
                 continue
             text = text_of(message)
-            read = _read(text) if len(text) <= _SHORT else _Read(_plain(text), _plain(_without_questions(text)))
+            read = _read(text) if len(text) <= _SHORT else _Read(_plain(text), _plain(_without_questions(_ends(text))))
             self._said.add(read.whole)
             self._stated |= read.stated
             told.append(read.told)
@@ -196,8 +204,22 @@ def _without_questions(text: str) -> str:
 
 
 def _stands_in(text: str, wanted: str) -> bool:
-    return wanted in text and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text) is not None
+    """Return whether it stands there as whole words."""
+    at = text.find(wanted)
+    while at >= 0:
+        around = text[at - 1 : at] + text[at + len(wanted) : at + len(wanted) + 1]
+        if not _WORD_SIGN.search(around):
+            return True
+        at = text.find(wanted, at + 1)
+    return False
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.split()).casefold()
+    return " ".join(_ends(text).split()).casefold()
+
+
+def _ends(text: str) -> str:
+    """A text, or of a very long one how it begins and ends."""
+    if len(text) <= 2 * _LONGEST_SHOWN:
+        return text
+    return f"{text[:_LONGEST_SHOWN]}\n{text[-_LONGEST_SHOWN:]}"

@@ -581,7 +581,7 @@ class Engine:
             await self.values.check()
             await self.holdings.shelf("profile").clear()
             await self.values.empty("value")
-            (await self.holdings.catalogue()).start_over()
+            await self.holdings.start_over()
 
         await self._finish_chores()
         await self._as_a_whole(clear)
@@ -595,7 +595,7 @@ class Engine:
                 await part.check()
             for part in everything:
                 await part.clear()
-            (await self.holdings.catalogue()).start_over()
+            await self.holdings.start_over()
 
         await self._finish_chores()
         await self._as_a_whole(clear)
@@ -625,7 +625,7 @@ class Engine:
             async with progress_of(total, title, progress) as done:
                 for name in SHELVES:
                     await self.holdings.shelf(name).rebuild(self._vectors, done, keep=keep)
-            (await self.holdings.catalogue()).start_over()
+            await self.holdings.start_over()
         return total
 
     async def verify(self, shelf: ShelfName, ids: Sequence[str]) -> bool:
@@ -636,7 +636,7 @@ class Engine:
         """Make vectors anew for records that have none."""
         async with self.holdings.lock():
             await self.holdings.shelf(shelf).reindex(ids, self._vectors)
-            (await self.holdings.catalogue()).start_over()
+            await self.holdings.start_over()
 
     def _keep_house_soon(self) -> None:
         """Write counters and sweep a moment after the turn, when agents wait for their models."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
-from ._catalogue import Catalogue, Found
+from ._catalogue import Catalogue, Found, read_soon
 from ._embeddings import Vector, Vectors
 from ._errors import PersistentMemoryError
 from ._records import MemoryRecord, Selection, in_order
@@ -119,7 +119,9 @@ class Holdings:
         catalogue = await self.catalogue()
         if believed.current_at is not None and catalogue.can_search(shelf, self._embedding_id, len(vectors[0])):
             look = partial(catalogue.nearest, shelf, self._embedding_id, vectors, believed, fetch)
-            here = look() if len(vectors) == 1 else await in_thread(look)  # one takes less time than handing it over
+            here = await (read_soon if len(vectors) == 1 else in_thread)(
+                look
+            )  # one takes less time than handing it over
             if here is not None:
                 return here
         nearest = await self.shelf(shelf).nearest(vectors, believed, fetch=fetch, thorough=thorough)
@@ -210,6 +212,10 @@ class Holdings:
         if self._catalogue is None:
             self._catalogue = await self.connection.shared(f"{self._namespace}\ncatalogue", Catalogue)
         return self._catalogue
+
+    async def start_over(self) -> None:
+        """Forget what the process knows of the namespace, since it was changed as a whole."""
+        await asyncio.wrap_future((await self.catalogue()).start_over())
 
     async def catalogue_in_step(self, *, patience: float | None = None) -> Catalogue:
         """The catalogue, built if need be, and up to date with what other processes wrote.

@@ -11,11 +11,11 @@ import math
 import re
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._columns import Column, larger
-from ._words import STOP_WORDS, capitalised, has_terms, is_english, is_name, names_within, says_when, terms
+from ._words import STOP_WORDS, capitalised, each_term, has_terms, is_english, is_name, names_within, says_when, terms
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,11 +29,39 @@ _K1, _B = 0.9, 0.4
 _PREVIOUS, _BEFORE_THAT, _NEXT, _ANSWERED = 0.3, 0.2, 0.2, 0.35
 _HIGHEST = 1.0
 _MUCH_WASTE = 1_000
+_LONGEST = 1_000_000
+"""Characters by which a memory is found."""
+_MOST_TERMS = 50_000
+"""Different terms by which a memory is found. More has no prose of that length, but pasted data has."""
 _NOTHING = 1e-4
 WEIGHED = ("keywords", "session", "neighbours", "particulars", "speaker", "question")
 """What the index knows that speaks for a memory."""
 _SHARPNESS = 2.5
 """A memory that holds half of the question's words is worth much less than half of one that holds them all."""
+
+
+class Words(NamedTuple):
+    """What the index keeps of a memory's text."""
+
+    counts: Mapping[str, int]
+    names: Set[str]
+    names_within: tuple[str, ...]
+    says_when: bool
+    asks: bool
+
+
+def words_of(text: str, *, date: str = "", speaker: str | None = None) -> Words:
+    """Read a memory, which takes long if it is: do it before the index is locked. It is found by its date as well."""
+    asks = text.rstrip().endswith("?")
+    text = text[:_LONGEST]
+    counts: Counter[str] = Counter()
+    for term in each_term(f"{speaker or ''} {date} {text}"):
+        if term in counts or len(counts) < _MOST_TERMS:
+            counts[term] += 1
+    names = capitalised(f"{date} {text}")
+    if speaker is not None:
+        names.add(speaker)
+    return Words(counts, names, tuple(names_within(text)), says_when(text), asks)
 
 
 class KeywordIndex:
@@ -87,7 +115,22 @@ class KeywordIndex:
         session: str | None = None,
         order: Any = None,
     ) -> None:
-        """Add a memory, or replace it. It is found by its date as well; within a session, `order` tells what follows what."""
+        """Read a memory, and `insert` it."""
+        words = words_of(text, date=date, speaker=speaker)
+        self.insert(id, words, shelf=shelf, is_message=is_message, speaker=speaker, session=session, order=order)
+
+    def insert(
+        self,
+        id: str,
+        words: Words,
+        *,
+        shelf: str,
+        is_message: bool = False,
+        speaker: str | None = None,
+        session: str | None = None,
+        order: Any = None,
+    ) -> None:
+        """Add a memory, or replace it. Within a session, `order` tells what follows what."""
         slot = self._slots.get(id)
         if slot is None:
             slot = self._slots[id] = self._size
@@ -97,25 +140,23 @@ class KeywordIndex:
             self._orders.append(None)
         else:
             self._empty(slot)
-        counts = Counter(terms(f"{speaker or ''} {date} {text}"))
-        names = capitalised(f"{date} {text}")
+        counts = words.counts
         if speaker is not None:
-            names.add(speaker)
             self._speakers[speaker] += 1
             if self._speakers[speaker] == 1:
                 self._recount_particulars(speaker)
         self._terms[slot] = tuple(counts)
-        self._names[slot] = (speaker or "", *names)
-        self._names_within[slot] = tuple(names_within(text))
+        self._names[slot] = (speaker or "", *words.names)
+        self._names_within[slot] = words.names_within
         self._speaker_of.put(slot, self._speaker_numbers.setdefault(speaker, len(self._speaker_numbers)))
-        self._says_when.put(slot, says_when(text))
+        self._says_when.put(slot, words.says_when)
         self._is_message.put(slot, is_message)
         self._particulars.put(slot, self._count_particulars(slot))
-        self._capitalised.update(names)
+        self._capitalised.update(words.names)
         length = sum(counts.values())
         self._total_length += length
         self._lengths.put(slot, length)
-        self._asks.put(slot, text.rstrip().endswith("?"))
+        self._asks.put(slot, words.asks)
         self._shelf_of.put(slot, self._shelves.setdefault(shelf, len(self._shelves)))
         self._previous.put(slot, -1)
         self._following.put(slot, -1)

@@ -59,8 +59,15 @@ def _begin(turn: asyncio.Future[None]) -> None:
         turn.set_result(None)
 
 
+class LockTakenError(Exception):
+    """A lock is taken, and was not to be waited for."""
+
+
 class ReadWriteLock:
-    """Lets any number of threads read at a time, or one write. Who reads must not read within that again."""
+    """Lets any number of threads read at a time, or one write. Who reads must not read within that again.
+
+    Writing takes long, so the event loop never waits for it. The mutex within guards a counter alone.
+    """
 
     def __init__(self) -> None:
         self._entrance = threading.Lock()  # held by who wants to write, so that no more readers come in before
@@ -69,12 +76,21 @@ class ReadWriteLock:
         self._in_use = threading.Lock()
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Keep writers out."""
-        with self._entrance, self._mutex:
-            self._readers += 1
-            if self._readers == 1:
-                self._in_use.acquire()
+    def reading(self, *, wait: bool = True) -> Iterator[None]:
+        """Keep writers out.
+
+        Raises:
+            LockTakenError: Somebody writes or is about to, and it was not to be waited for.
+        """
+        if not self._entrance.acquire(blocking=wait):
+            raise LockTakenError
+        try:
+            with self._mutex:
+                self._readers += 1
+                if self._readers == 1:
+                    self._in_use.acquire()  # at once: who writes holds the entrance, too
+        finally:
+            self._entrance.release()
         try:
             yield
         finally:

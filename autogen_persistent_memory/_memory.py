@@ -22,6 +22,7 @@ from ._resuming import Resumable
 from ._session import SessionMemory
 from ._store import MemoryStore
 from ._stores import store_from_config
+from ._threads import in_thread
 from ._utterances import Transcript, people_in, transcript
 
 T = TypeVar("T")
@@ -124,7 +125,8 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         """
         names = self.policy.user_sources
         speaker = optional_text(source, "source") or (_USER if _USER in names or not names else min(names))
-        return await self._recorder.tell(transcript(messages_or_text, speaker), people_in(messages_or_text))
+        said = await in_thread(lambda: transcript(messages_or_text, speaker))
+        return await self._recorder.tell(said, people_in(messages_or_text))
 
     async def close(self) -> None:
         """Flush and let go of the store. The memory opens itself again when it is used again."""

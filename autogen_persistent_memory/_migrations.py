@@ -42,7 +42,10 @@ class Migration(NamedTuple):
     """The metadata of a row as it is to be."""
 
 
-MIGRATIONS: list[Migration] = []
+MIGRATIONS: list[Migration] = [
+    # Rows that are there stay as they are; but an older version would see only the beginnings of new long ones.
+    Migration("pack-the-rest-of-long-contents", shelves=(), change=dict),
+]
 """In the order in which they are made; only ever appended to."""
 
 

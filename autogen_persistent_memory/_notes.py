@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ._block import answer
 from ._engine import Engine
@@ -17,7 +18,7 @@ from ._records import Draft, MemoryHit, MemoryRecord, Selection, draft
 from ._rules import extract_facts
 from ._rules.person import first_person
 from ._store import ShelfName
-from ._threads import in_thread
+from ._threads import in_thread, in_thread_if_long
 from ._words import terms
 
 DEFAULT_KIND = "fact"
@@ -25,7 +26,9 @@ _COMPARED = 20
 _SPARE = 20
 _NAME = "user/name"
 _WHO = (_NAME, "user/job")
-_SENTENCES = re.compile(r"((?<=[.!?])\s+|\s*\n\s*)")
+_LONGEST = 10_000
+"""Characters. Longer notes are pasted: no rule knows them, and nobody says them again in other words."""
+_SENTENCES = re.compile(r"((?<=[.!?])\s+|(?<!\s)\s*\n\s*)")
 _CALLED = re.compile(r"\bname is (\w+)")
 
 
@@ -39,11 +42,20 @@ async def take_note(
     Where the kind is not to be kept, the rules may know a better one than the default.
     """
     note = draft(content, kind=kind, tags=tags, origin="tool")
+    notes = [note] if len(note.content) > _LONGEST else await _as_filed(engine, note, keep_kind)
+    return (await engine.remember("profile", notes))[0]
+
+
+async def _as_filed(engine: Engine, note: Draft, keep_kind: bool) -> list[Draft]:
+    """The note as what the rules know and what is known already."""
     hits = await engine.recall(note.content, ["profile"], limit=_COMPARED)
     names = await _names_of_user(engine)
-    parts = await in_thread(lambda: _parts(note, _as_said(note.content, names), keep_kind))
-    notes = [_as_known(part, sentence, hits) for part, sentence in parts]
-    return (await engine.remember("profile", notes))[0]
+
+    def filed() -> list[Draft]:
+        parts = _parts(note, _as_said(note.content, names), keep_kind)
+        return [_as_known(part, sentence, hits) for part, sentence in parts]
+
+    return await in_thread(filed)
 
 
 async def look_up(engine: Engine, query: str, shelves: Sequence[ShelfName], *, limit: int, selection: Selection) -> str:
@@ -56,7 +68,8 @@ async def look_up(engine: Engine, query: str, shelves: Sequence[ShelfName], *, l
         only_relevant=True,
         unless=lambda record: record.kind == "interaction" and not could_answer(record.content, query),
     )
-    block = answer(hits, limit=limit, policy=engine.policy)
+    answering = partial(answer, hits, limit=limit, policy=engine.policy)
+    block = await in_thread_if_long(sum(len(hit.record.content) for hit in hits), answering)
     engine.reinforce(block.hits)
     return block.text
 
@@ -97,5 +110,6 @@ def _filed(note: Draft, fact: Fact, keep_kind: bool) -> Draft:
 
 def _as_known(note: Draft, sentence: str, hits: Sequence[MemoryHit]) -> Draft:
     """The note in the words of a memory that says the same, if there is one, so that it only states it again."""
-    known = next((hit.record for hit in hits if restates(sentence, hit.record.content)), None)
+    short = [hit.record for hit in hits if len(hit.record.content) <= _LONGEST]
+    known = next((record for record in short if restates(sentence, record.content)), None)
     return note if known is None else replace(note, content=known.content, key=known.key)

@@ -114,7 +114,7 @@ def locate(said: str, text: str) -> Span:
     weights |= {term: _PARTICULAR for word in _particulars(said) for term in terms(word)}
     best, found, worth = (0, len(text)), set[str](), 0.0
     for start, end in sentences(text):
-        held = weights.keys() & set(terms(text[start:end]))
+        held = weights.keys() & set(terms(text[start : min(end, _LONGEST)]))
         if sum(weights[term] for term in held) > worth:
             best, found, worth = (start, end), held, sum(weights[term] for term in held)
     return _narrowed(best, found, text) if found else best
@@ -156,6 +156,8 @@ def without(text: str, gone: Iterable[Span]) -> str:
 
 def is_covered(text: str, facts: Sequence[str]) -> bool:
     """Return whether facts say all that a message tells, down to its numbers, names, paths and dates."""
+    if len(text) > _LONG:
+        return False
     told = set[str]().union(*(content_words(fact) for fact in facts))
     said = [(start, end) for start, end in sentences(text) if could_answer(text[start:end])]
     parts = [text[first:last] for start, end in said for first, last in _pieces(text, start, end, _CLAUSE_END, end)]

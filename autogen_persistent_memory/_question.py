@@ -22,6 +22,9 @@ _MOST_REPEATS = 10
 _FEW_WORDS = 4
 _ENOUGH_WORDS = 15
 
+_LONGEST_PROSE = 10_000
+"""Characters at either end of a message in which code is told from prose."""
+_FENCE = "```"
 _FENCED = lazy(r"```.*?(?:```|\Z)", re.DOTALL)
 _MAY_ADDRESS = lazy(r"@|[,:]\s")
 _REMARK = lazy(r"^\W*\w+(?:\W+\w+)?\s*[.!]+\s+(?=\S)")
@@ -164,7 +167,12 @@ def _gist(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """The text without the code and tool output that it shows."""
+    """The text without the code and tool output that it shows; of a very long one how it begins and ends."""
+    if len(text) > 2 * _LONGEST_PROSE:
+        middle = len(text) - _LONGEST_PROSE
+        head = text[:_LONGEST_PROSE]
+        fences = [_FENCE * (count % 2) for count in (head.count(_FENCE), text.count(_FENCE, 0, middle))]
+        text = f"{head}{fences[0]}\n{fences[1]}{text[middle:]}"
     return _FENCED.sub(" ", text).strip()
 
 

@@ -34,6 +34,8 @@ from ._utterances import Utterance, asked_in, said_by, said_in, said_in_dump
 logger = logging.getLogger("autogen_persistent_memory")
 
 T = TypeVar("T")
+_AT_ONCE = 200
+"""Messages of a long transcript that are taken in before others get their turn."""
 _LOADING_SHARE = 0.4
 """What of its deadline an agent waits for what earlier processes captured, where it can also be known later."""
 
@@ -245,7 +247,10 @@ class Recorder:
         self._is_user(people)
         ledger = await self._ledger()
         async with ledger.listening:
-            self._note(ledger.hear_transcript(await self._clean(utterances)), ledger)
+            clean, known = await self._clean(utterances), ledger.known()
+            for start in range(0, len(clean), _AT_ONCE):
+                self._note(ledger.hear_transcript(clean[start : start + _AT_ONCE], known), ledger)
+                await asyncio.sleep(0)
         facts = await self._learn()
         await self._write_messages()
         await self.read()
@@ -392,10 +397,11 @@ class Recorder:
 
     async def _write_messages(self) -> None:
         async with self._storing:
-            messages = list(self._messages)
-            if messages:
+            while self._messages:
+                messages = self._messages[:_AT_ONCE]
                 await self._delivery.store(messages)
-                self._messages = [message for message in self._messages if message not in messages]
+                stored = {message.id for message in messages}
+                self._messages = [message for message in self._messages if message.id not in stored]
 
     async def _write_after(self, previous: asyncio.Task[None] | None) -> None:
         """Store messages where nobody has to wait for it, in order."""

@@ -2,13 +2,20 @@
 
 A row is the content as document, and as metadata one JSON text `record` with all other fields, beside the few fields
 that filters need. Chroma pays for each metadata key: fifteen keys instead of five make reading four times slower.
+
+Of a long content only the beginning is the document; the rest is metadata, packed. An embedded Chroma holds the interpreter's
+lock for as long as it takes to index a document for full-text search, which nobody uses: half a second a megabyte. And
+until it saves its index it reads everything again with each write, which takes as long where there are many other than ASCII
+characters.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from itertools import islice, product
@@ -25,6 +32,9 @@ _MOST_GUESSES = 10_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TIMES = ("created_at", "updated_at", "expires_at", "superseded_at")
 _PLAIN = ("kind", "key", "source", "session", "sequence", "origin", "pinned", "superseded_by", "mime_type")
+_LONGEST_ASCII, _LONGEST_OTHER = 8_000, 2_000
+"""Characters of a document: all that are not ASCII take several times as long."""
+_REST = "rest"
 
 Metadata = dict[str, Any]
 
@@ -73,7 +83,7 @@ def is_ours(name: str, metadata: Mapping[str, Any] | None) -> bool:
 
 
 def to_metadata(record: MemoryRecord) -> Metadata:
-    """The metadata of a record's row. Keys that do not apply are None, which makes Chroma drop their old values."""
+    """The metadata of a record's row, all but the rest of its content. Keys that do not apply are None, which makes Chroma drop their old values."""
     fields: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}
     fields |= {name: _to_microseconds(getattr(record, name)) for name in _TIMES}
     fields |= {"tags": list(record.tags), "metadata": dict(record.metadata)}
@@ -91,9 +101,19 @@ def to_metadata(record: MemoryRecord) -> Metadata:
     }
 
 
-def to_new_metadata(record: MemoryRecord) -> Metadata:
-    """The metadata of a row that is not there yet: without what does not apply, since dropping it takes time as well."""
-    return {name: value for name, value in to_metadata(record).items() if value is not None}
+def to_row(record: MemoryRecord) -> tuple[str, Metadata]:
+    """The document and the metadata of a record's row, of which some key may have another value so far."""
+    content = record.content
+    longest = _LONGEST_ASCII if content.isascii() else _LONGEST_OTHER
+    rest = content[longest:]
+    packed = base64.b64encode(zlib.compress(rest.encode("utf-8"))).decode("ascii") if rest else None
+    return content[:longest], to_metadata(record) | {_REST: packed}
+
+
+def to_new_row(record: MemoryRecord) -> tuple[str, Metadata]:
+    """The same for a row that is not there yet: without what does not apply, since dropping it takes time as well."""
+    document, metadata = to_row(record)
+    return document, {name: value for name, value in metadata.items() if value is not None}
 
 
 def to_usage(record: MemoryRecord) -> Metadata:
@@ -101,7 +121,7 @@ def to_usage(record: MemoryRecord) -> Metadata:
     return {"uses": record.uses or None, "last_used_at": _to_microseconds(record.last_used_at)}
 
 
-def to_record(namespace: str, id: str, content: str | None, metadata: Mapping[str, Any]) -> MemoryRecord:
+def to_record(namespace: str, id: str, document: str | None, metadata: Mapping[str, Any]) -> MemoryRecord:
     """The record of a row."""
     fields: dict[str, Any] = json.loads(metadata["record"])
     fields |= {name: _from_microseconds(fields[name]) for name in _TIMES if name in fields}
@@ -110,11 +130,16 @@ def to_record(namespace: str, id: str, content: str | None, metadata: Mapping[st
     return MemoryRecord(
         id=id,
         namespace=namespace,
-        content=content or "",
+        content=_content(document, metadata),
         uses=metadata.get("uses") or 0,
         last_used_at=_from_microseconds(metadata.get("last_used_at")),
         **fields,
     )
+
+
+def _content(document: str | None, metadata: Mapping[str, Any]) -> str:
+    rest = metadata.get(_REST)
+    return (document or "") + (zlib.decompress(base64.b64decode(rest)).decode("utf-8") if rest else "")
 
 
 def to_where(selection: Selection, *, thorough: bool = True) -> Metadata | None:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from ._catalogue import Catalogue, Found
+from ._catalogue import Asked, Catalogue, Found, read_soon
 from ._config import RecallPolicy
 from ._embeddings import Embedding, Vector
 from ._holdings import PATIENCE, Holdings
+from ._locks import LockTakenError
 from ._passages import could_answer
 from ._ranking import Candidates, rank
 from ._records import MemoryHit, MemoryRecord, Query, Selection, with_own_metadata
 from ._resolution import newest_of_each_key
 from ._store import ShelfName
-from ._threads import in_thread
+from ._threads import in_thread, in_thread_if_long
 from ._turnstile import Meanwhile, one_at_a_time
 
 _BY_WORDS = 50
@@ -25,6 +26,8 @@ _LOOKS = 3
 _HEAD_START = 0.002
 _FEW = 20_000
 """Of so many memories the words are searched in a millisecond or two, and not worth handing over to a thread."""
+_SHORT = 1_000
+"""Likewise the words of so many characters."""
 _LONGEST = 8_000
 """Characters of a query that count; an embedding reads far fewer."""
 
@@ -71,16 +74,20 @@ class Search:
             part = catalogue.holding_part(record) if is_now else record.content
             return part is not record.content and not could_answer(part)
 
-        choose = partial(
-            rank,
-            now=now,
-            policy=self._policy,
-            limit=self._limit,
-            only_relevant=self._only_relevant,
-            unless=is_passed_over,
-        )
+        async def choose(candidates: Candidates) -> list[MemoryHit]:
+            ranking = partial(
+                rank,
+                candidates,
+                now=now,
+                policy=self._policy,
+                limit=self._limit,
+                only_relevant=self._only_relevant,
+                unless=is_passed_over,
+            )
+            return await in_thread_if_long(sum(len(record.content) for record in candidates.records), ranking)
+
         if is_exclusive:
-            hits = choose(candidates)
+            hits = await choose(candidates)
         else:
             hits = await self._up_to_date(catalogue, candidates, filled, believed, choose)
         return [_as_it_holds(hit, catalogue) if is_now else _own(hit) for hit in hits]
@@ -100,26 +107,33 @@ class Search:
             session_weight=self._policy.session_weight / max(self._policy.keyword_weight, 0.01),
         )
         while True:  # until nothing that is needed was replaced meanwhile
-            embedding = self._embedding.embed_query(catalogue.as_said(self._query))
-            if len(catalogue) <= _FEW:
-                # By then a local model is at work without the interpreter's lock, which searching for words needs.
-                by_words = Meanwhile(ask, _HEAD_START)
-                try:
-                    vector = await embedding
-                finally:
-                    by_words.call_off()
-                asked = await by_words.result()
+            said = await read_soon(partial(catalogue.as_said, self._query))
+            embedding = self._embedding.embed_query(said)
+            if len(catalogue) <= _FEW and len(self._query) <= _SHORT:
+                vector, asked = await self._while_embedding(embedding, ask)
             else:
                 vector, asked = await asyncio.gather(embedding, in_thread(ask))
             elsewhere = await self._elsewhere(catalogue, shelves, vector, believed)
             await one_at_a_time()
-            candidates = catalogue.candidates(asked, vector, self._embedding.id, elsewhere)
+            candidates = await read_soon(partial(catalogue.candidates, asked, vector, self._embedding.id, elsewhere))
             if candidates is not None:
                 newest = newest_of_each_key(candidates.records)
                 if len(newest) < len(candidates.records):
                     candidates = candidates.among(newest)
                 filled = {name for name, (_, records) in elsewhere.items() if records}
                 return candidates, [name for name in shelves if name in filled or asked.by_words[name]]
+
+    async def _while_embedding(self, embedding: Awaitable[Vector], ask: Callable[..., Asked]) -> tuple[Vector, Asked]:
+        """Search for words on the event loop while a local model is at work without the interpreter's lock."""
+        by_words = Meanwhile(partial(ask, wait=False), _HEAD_START)
+        try:
+            vector = await embedding
+        finally:
+            by_words.call_off()
+        try:
+            return vector, await by_words.result()
+        except LockTakenError:
+            return vector, await in_thread(ask)
 
     async def _elsewhere(
         self, catalogue: Catalogue, shelves: Sequence[ShelfName], vector: Vector, believed: Selection
@@ -143,11 +157,11 @@ class Search:
         candidates: Candidates,
         shelves: Sequence[ShelfName],
         believed: Selection,
-        choose: Callable[[Candidates], list[MemoryHit]],
+        choose: Callable[[Candidates], Awaitable[list[MemoryHit]]],
     ) -> list[MemoryHit]:
         """The best of the candidates, without what another process superseded or deleted."""
         for look in range(_LOOKS):
-            hits = choose(candidates)
+            hits = await choose(candidates)
             looked_at = {hit.record.id: hit.record for hit in hits}
             if look == _LOOKS - 1:  # much was changed, so all are looked at
                 looked_at = {record.id: record for record in candidates.records}
@@ -160,7 +174,7 @@ class Search:
             candidates = candidates.revised(
                 [record if record is not None and believed.matches(record) else None for record in current]
             )
-        return choose(candidates)
+        return await choose(candidates)
 
 
 def _as_it_holds(hit: MemoryHit, catalogue: Catalogue) -> MemoryHit:

@@ -6,37 +6,38 @@ Every pattern is anchored at a literal and bounded in length, so that a megabyte
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import NamedTuple
 
 from ._patterns import lazy
+from ._pieces import replaced
 
 _PRIVATE_KEY_BEGIN = lazy(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
 _PRIVATE_KEY_END = lazy(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
 
-_TOKENS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("jwt", lazy(r"\beyJ[\w-]{8,2000}\.[\w-]{8,4000}(?:\.[\w-]{0,2000})?")),
-    (
-        "api-key",
-        lazy(
-            r"""
-            \bsk-(?:proj-|ant-|svcacct-|or-
+_JWT = lazy(
+    r"(?<![\w-])(?=[\w-]{11,3000}\.[\w-]{8})"  # looked for once a word, however often that may begin like one
+    r"(?P<before>[\w-]{0,1000}?)\beyJ[\w-]{8,2000}\.[\w-]{8,4000}(?:\.[\w-]{0,2000})?"
+)
+_API_KEY = lazy(
+    r"""
+      \bsk-(?:proj-|ant-|svcacct-|or-
     |live-)?(?=[\w-]{0,60}\d)[\w-]{16,400}     # OpenAI, Anthropic and others of their sort
-            | \b[sr]k_(?:live|test)_[A-Za-z0-9]{10,200}                               # Stripe
-            | \bgh[pousr]_[A-Za-z0-9]{20,255} | \bgithub_pat_\w{20,255}               # GitHub
-            | \bglpat-[\w-]{16,100}                                                   # GitLab
-            | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b                                           # AWS
-            | \bxox[abeoprs]-[\w-]{10,250} | \bxapp-[\w-]{10,250}                     # Slack
-            | \bAIza[\w-]{30,60}                                                      # Google
-            | \bya29\.[\w-]{20,500}
-            | \bhf_[A-Za-z0-9]{20,100}                                                # Hugging Face
-            | \bnpm_[A-Za-z0-9]{30,60} | \bpypi-[\w-]{40,300}
-            | \bSG\.[\w-]{16,40}\.[\w-]{20,80}                                        # SendGrid
-            | \bkey-[0-9a-f]{32}\b                                                    # Mailgun
-            | \bdop_v1_[0-9a-f]{40,80} | \bgsk_[A-Za-z0-9]{30,80} | \bxai-[A-Za-z0-9]{30,120}
-            | \btvly-[\w-]{16,80} | \br8_[A-Za-z0-9]{30,60} | \bck-[A-Za-z0-9]{30,80}
-            """,
-            re.VERBOSE,
-        ),
-    ),
+      | \b[sr]k_(?:live|test)_[A-Za-z0-9]{10,200}                               # Stripe
+      | \bgh[pousr]_[A-Za-z0-9]{20,255} | \bgithub_pat_\w{20,255}               # GitHub
+      | \bglpat-[\w-]{16,100}                                                   # GitLab
+      | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b                                           # AWS
+      | \bxox[abeoprs]-[\w-]{10,250} | \bxapp-[\w-]{10,250}                     # Slack
+      | \bAIza[\w-]{30,60}                                                      # Google
+      | \bya29\.[\w-]{20,500}
+      | \bhf_[A-Za-z0-9]{20,100}                                                # Hugging Face
+      | \bnpm_[A-Za-z0-9]{30,60} | \bpypi-[\w-]{40,300}
+      | \bSG\.[\w-]{16,40}\.[\w-]{20,80}                                        # SendGrid
+      | \bkey-[0-9a-f]{32}\b                                                    # Mailgun
+      | \bdop_v1_[0-9a-f]{40,80} | \bgsk_[A-Za-z0-9]{30,80} | \bxai-[A-Za-z0-9]{30,120}
+      | \btvly-[\w-]{16,80} | \br8_[A-Za-z0-9]{30,60} | \bck-[A-Za-z0-9]{30,80}
+    """,
+    re.VERBOSE,
 )
 _BEARER = lazy(r"\b(Bearer|Basic|Token)(\s{1,3})(?=[\w.~+/-]{0,200}\d)([\w.~+/-]{16,4000}={0,2})", re.IGNORECASE)
 _CONNECTION = lazy(r"\b([a-z][a-z0-9+.-]{1,30}://[^\s:/@]{0,100}:)([^\s/@]{1,200})(@)", re.IGNORECASE)
@@ -77,7 +78,7 @@ _SPOKEN = lazy(
 )
 _PHRASE = lazy(
     r"(?<![A-Za-z])(?P<name>(?:passphrase|(?:seed|recovery)[_ -]?phrase)\s{0,3}(?::|=|\sis)\s{1,3})"
-    r"(?P<words>(?:[a-z]{3,12}[ -]){3,23}[a-z]{3,12})(?=\s*(?:[.,;\n]|$))",
+    r"(?P<words>(?:[a-z]{3,12}[ -]){3,23}[a-z]{3,12})(?=\s{0,20}(?:[.,;\n]|$))",
     re.IGNORECASE,
 )
 _MNEMONIC = 12
@@ -113,15 +114,9 @@ def redact(text: str) -> str:
     'my password is [REDACTED:password], the port is 5432'
     """
     text = _without_private_keys(text)
-    for kind, pattern in _TOKENS:
-        text = pattern.sub(_mark(kind), text)
-    text = _CONNECTION.sub(lambda found: f"{found[1]}{_mark('password')}{found[3]}", text)
-    text = _BEARER.sub(lambda found: f"{found[1]}{found[2]}{_mark('token')}", text)
-    text = _PHRASE.sub(_phrase, text)
-    text = _ASSIGNED.sub(_assigned, text)
-    text = _SPOKEN.sub(_spoken, text)
-    text = _CARD.sub(lambda found: _mark("card") if _is_card(found[0]) else found[0], text)
-    return _IBAN.sub(lambda found: _mark("iban") if _is_iban(found[0]) else found[0], text)
+    for secret in _SECRETS:
+        text = replaced(secret.pattern, secret.by, text, longest=secret.longest, hints=secret.hints)
+    return text
 
 
 def _mark(kind: str) -> str:
@@ -196,3 +191,28 @@ def _is_iban(account: str) -> bool:
     if not 15 <= len(bare) <= 34:
         return False
     return int("".join(str(int(sign, 36)) for sign in bare[4:] + bare[:4])) % 97 == 1
+
+
+class _Secret(NamedTuple):
+    pattern: re.Pattern[str]
+    by: Callable[[re.Match[str]], str]
+    """What to put in its place."""
+    hints: tuple[str, ...] = ("",)
+    """Of these it holds one."""
+    longest: int = 1_000
+    """Characters, with its name and all that shows where it ends."""
+
+
+_NAMES = ("pass", "phrase", "pwd", "secret", "key", "token", "pin", "cvv", "cvc")
+_SECRETS = (
+    _Secret(_JWT, lambda found: f"{found['before']}{_mark('jwt')}", ("eyj",), 10_000),
+    _Secret(_API_KEY, lambda _: _mark("api-key"), ("-", "_", "akia", "asia", "aiza", "ya29", "sg.")),
+    _Secret(_CONNECTION, lambda found: f"{found[1]}{_mark('password')}{found[3]}", ("://",)),
+    _Secret(_BEARER, lambda found: f"{found[1]}{found[2]}{_mark('token')}", ("bearer", "basic", "token"), 5_000),
+    _Secret(_PHRASE, _phrase, ("phrase",)),
+    _Secret(_ASSIGNED, _assigned, _NAMES),
+    _Secret(_SPOKEN, _spoken, _NAMES),
+    _Secret(_CARD, lambda found: _mark("card") if _is_card(found[0]) else found[0]),
+    _Secret(_IBAN, lambda found: _mark("iban") if _is_iban(found[0]) else found[0]),
+)
+"""In the order in which they are looked for."""

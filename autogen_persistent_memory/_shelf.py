@@ -7,7 +7,7 @@ not keep the event loop alive.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -17,7 +17,7 @@ from ._collection import Caller, NamespaceCollection, delete_rows, get_collectio
 from ._embeddings import Vector, Vectors
 from ._errors import StoreUnavailableError
 from ._records import MemoryRecord, Selection
-from ._rows import Metadata, to_metadata, to_new_metadata, to_record, to_usage, to_where
+from ._rows import Metadata, to_metadata, to_new_row, to_record, to_row, to_usage, to_where
 from ._store import Embed, Near, ShelfName
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ logger = logging.getLogger("autogen_persistent_memory")
 T = TypeVar("T")
 _WRITE_CHUNK = 64
 """Rows a write may have: Chroma holds the interpreter for all of it, but for little more than for ten."""
+_WRITE_CHARACTERS = 100_000
 _READ_PAGE = 1000
 _REBUILD_PAGE = 100
 _REBUILD_ROUNDS = 20
@@ -54,19 +55,19 @@ class ChromaShelf(NamespaceCollection):
         self._repair = repair
 
     async def add(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
-        for part in _chunks(len(records)):
-            await self.write(partial(_upsert, records=records[part], vectors=vectors[part], metadata=to_new_metadata))
+        for part in _chunks(records):
+            await self.write(partial(_upsert, records=records[part], vectors=vectors[part], to_row=to_new_row))
 
     async def put(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
-        for part in _chunks(len(records)):
+        for part in _chunks(records):
             await self.write(partial(_upsert, records=records[part], vectors=vectors[part]))
 
     async def amend(self, records: Sequence[MemoryRecord]) -> None:
-        for part in _chunks(len(records)):
+        for part in _chunks(records):
             await self.change(partial(_update, records=records[part], metadata=to_metadata), None)
 
     async def touch(self, records: Sequence[MemoryRecord]) -> None:
-        for part in _chunks(len(records)):
+        for part in _chunks(records):
             await self.change(partial(_update, records=records[part], metadata=to_usage), None)
 
     async def get(self, ids: Sequence[str]) -> list[MemoryRecord]:
@@ -107,7 +108,7 @@ class ChromaShelf(NamespaceCollection):
         return await self.read(search, [{} for _ in vectors]) if len(vectors) else []
 
     async def remove(self, ids: Sequence[str]) -> int:
-        return sum([await self.change(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(len(ids))])
+        return sum([await self.change(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(ids)])
 
     async def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
         return await self.read(partial(vectors_of, ids=ids), {})
@@ -179,11 +180,11 @@ class ChromaShelf(NamespaceCollection):
                 ids = changed[start : start + _REBUILD_PAGE]
                 page = await self._old(partial(self._get_from, ids=ids))
                 vectors = await (self._kept(page, embed) if keep else embed(page))
-                for part in _chunks(len(page)):
-                    metadata = to_metadata if copied else to_new_metadata
-                    await self._new(partial(_upsert, records=page[part], vectors=vectors[part], metadata=metadata))
+                form = to_row if copied else to_new_row
+                for part in _chunks(page):
+                    await self._new(partial(_upsert, records=page[part], vectors=vectors[part], to_row=form))
                 done(len([id for id in ids if id not in copied]))
-            for part in _chunks(len(gone)):
+            for part in _chunks(gone):
                 await self._new(partial(delete_rows, ids=gone[part]))
             copied = present
         else:
@@ -236,23 +237,30 @@ def _cosine(one: Vector, other: Vector) -> float:
     return float(np.dot(one, other) / ((np.linalg.norm(one) * np.linalg.norm(other)) or 1))
 
 
-def _chunks(count: int) -> list[slice]:
-    return [slice(start, start + _WRITE_CHUNK) for start in range(0, count, _WRITE_CHUNK)]
+def _chunks(items: Sequence[MemoryRecord] | Sequence[str]) -> Iterator[slice]:
+    """Which rows to write at a time, of records or of ids."""
+    lengths = [len(item.content) if isinstance(item, MemoryRecord) else 0 for item in items]
+    start = 0
+    for end in range(1, len(lengths) + 1):
+        if end == len(lengths) or end - start == _WRITE_CHUNK or sum(lengths[start : end + 1]) > _WRITE_CHARACTERS:
+            yield slice(start, end)
+            start = end
 
 
 def _upsert(
     collection: Collection,
     records: Sequence[MemoryRecord],
     vectors: Vectors,
-    metadata: Callable[[MemoryRecord], Metadata] = to_metadata,
+    to_row: Callable[[MemoryRecord], tuple[str, Metadata]] = to_row,
 ) -> None:
     import numpy as np
 
+    rows = [to_row(record) for record in records]
     collection.upsert(
         ids=[record.id for record in records],
         embeddings=np.asarray(vectors, dtype=np.float32),
-        documents=[record.content for record in records],
-        metadatas=[metadata(record) for record in records],
+        documents=[document for document, _ in rows],
+        metadatas=[metadata for _, metadata in rows],
     )
 
 

@@ -23,6 +23,8 @@ importing = threading.RLock()
 
 _IDLE_SECONDS = 10.0
 _EXIT_SECONDS = 5.0
+_FEW_CHARACTERS = 50_000
+"""Read in some milliseconds, whatever is done with them."""
 _Job = tuple["Future[Any]", Callable[[], Any]]
 
 
@@ -107,6 +109,16 @@ _work = DaemonPool(4, "autogen-memory-work", finishes=True)
 async def in_thread(call: Callable[[], T]) -> T:
     """The result of a call that would hold up the event loop."""
     return await asyncio.get_running_loop().run_in_executor(_work, call)
+
+
+async def in_thread_if_long(characters: int, call: Callable[[], T]) -> T:
+    """The result of a call that would hold up the event loop if it has to read many characters."""
+    return call() if characters <= _FEW_CHARACTERS else await in_thread(call)
+
+
+def hand_over(call: Callable[[], T]) -> Future[T]:
+    """Run a call that would hold up the event loop, and do not wait for it."""
+    return _work.submit(call)
 
 
 def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Coroutine, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from autogen_core.model_context import ChatCompletionContext
@@ -12,7 +13,7 @@ from autogen_core.models import LLMMessage
 
 from ._block import Block, Story, render, room_for_story
 from ._breaker import Breaker, automatic
-from ._conversation import VisibleText, block_id_of
+from ._conversation import VisibleText, block_id_of, text_of
 from ._deadlines import Budget, within
 from ._engine import Engine
 from ._errors import PersistentMemoryError
@@ -23,6 +24,7 @@ from ._question import question
 from ._recap import Recap
 from ._records import MemoryHit, MemoryRecord, Query, Selection
 from ._store import ShelfName
+from ._threads import in_thread_if_long
 from ._turnstile import one_at_a_time
 
 logger = logging.getLogger("autogen_persistent_memory")
@@ -139,12 +141,16 @@ class Turn:
             ),
         )
         confident = [hit for hit in hits if hit.score >= policy.min_score]
-        return render(confident, block_id=self._block_id, policy=policy, now=self._engine.clock(), story=story)
+        rendering = partial(
+            render, confident, block_id=self._block_id, policy=policy, now=self._engine.clock(), story=story
+        )
+        return await in_thread_if_long(sum(len(hit.record.content) for hit in confident), rendering)
 
     async def _recall(self, query: Query, messages: Sequence[LLMMessage]) -> Block:
         self._breaker.check()  # before anything waits for what an earlier turn began in vain
         others = [message for message in up_to_date(messages) if block_id_of(message) != self._block_id]
-        return await self.block(query, VisibleText(others))
+        length = sum(len(text_of(message)) for message in others)
+        return await self.block(query, await in_thread_if_long(length, lambda: VisibleText(others)))
 
     async def _hear(self, context: ChatCompletionContext, budget: Budget) -> Exception | None:
         """Let the listener hear what is new, within half of the time, so that enough is left to recall; its trouble."""

@@ -6,6 +6,7 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ class Meanwhile(Generic[T]):
     """Work for the event loop while its task waits for something else; where that is sooner done, or others are at work, after.
 
     Args:
-        work: What to do; may be done again if it fails.
+        work: What to do. If it fails, it is done again by `result`.
         seconds: When to begin.
     """
 
@@ -31,7 +32,8 @@ class Meanwhile(Generic[T]):
 
     def _begin(self) -> None:
         if _turnstile().pass_at_once():
-            self._done.append(self._work())
+            with suppress(Exception):
+                self._done.append(self._work())
 
     def call_off(self) -> None:
         """Do not begin any more."""

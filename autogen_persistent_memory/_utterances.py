@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, get_args
 
 from autogen_agentchat.base import TaskResult
@@ -27,7 +28,8 @@ from ._limits import MAX_SOURCE
 from ._patterns import lazy
 
 _SKIPPED = lazy(r"Skipped \d+ messages\.")
-_ROLE = lazy(r"^\s*(?P<who>user|human|assistant|ai|agent|bot)\s*:\s*", re.IGNORECASE | re.MULTILINE)
+_LONGEST_JSON = 20_000
+_ROLE = lazy(r"^[^\S\n]*(?P<who>user|human|assistant|ai|agent|bot)\s*:\s*", re.IGNORECASE | re.MULTILINE)
 _USERS = ("user", "human")
 _DUMPED = {kind.__name__: kind for kind in (TextMessage, MultiModalMessage, ToolCallSummaryMessage, HandoffMessage)}
 
@@ -43,12 +45,16 @@ class Utterance(NamedTuple):
     @property
     def said(self) -> tuple[str, str]:
         """By what it is known wherever it is heard: JSON may be written in more than one way."""
-        if self.text.startswith("{"):
-            try:
-                return self.source, json.dumps(json.loads(self.text), sort_keys=True)
-            except ValueError:
-                pass
-        return self.source, self.text
+        may_be_json = self.text.startswith("{") and len(self.text) <= _LONGEST_JSON
+        return self.source, _in_one_way(self.text) if may_be_json else self.text
+
+
+@lru_cache(maxsize=256)
+def _in_one_way(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except (ValueError, RecursionError):
+        return text
 
 
 def is_utterance(message: LLMMessage) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 from ._patterns import lazy
+from ._pieces import pieces
 
 _WORD = lazy(r"\w+")
 _NAME_WITHIN = lazy(r"(?<=[a-z0-9,;:] )[A-Z]\w+")
@@ -49,6 +51,10 @@ _ENGLISH = frozenset(
         "should",
     ]
 )
+_LONGEST_STEMMED = 64
+"""Letters. Longer ones are not words of a language, and stemming takes a time that grows with their square."""
+_MOST_STEMMED = 20_000
+"""Different words of a text. More has no megabyte of prose, but data has; they would take seconds."""
 _CJK = lazy(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 STOP_WORDS = frozenset(
     """
@@ -92,39 +98,46 @@ _SPACELESS_PLEASANTRY = lazy(
 def terms(text: str) -> list[str]:
     """The words of a text that can tell memories apart, as the index knows them.
 
-    English words are stemmed, and function and question words dropped. Words with other letters stay as they are;
+    English words are stemmed, and function and question words dropped. Words with other letters, and very long ones, stay as
+    they are;
     Chinese, Japanese and Korean, which put no spaces between words, are taken apart into pairs of characters.
     """
-    found: list[str] = []
-    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+    return list(each_term(text))
+
+
+def each_term(text: str) -> Iterator[str]:
+    """The same one after the other."""
+    stems: dict[str, str] = {}
+    for word in _normal(text):
         if word.isascii():
             if word not in STOP_WORDS:
-                found.append(_stem(word))
+                if word not in stems and len(word) <= _LONGEST_STEMMED and len(stems) < _MOST_STEMMED:
+                    stems[word] = _stem(word)
+                yield stems.get(word, word)
         elif _CJK.search(word):
-            found += _pairs(word)
+            yield from _pairs(word)
         else:
-            found.append(word)
-    return found
+            yield word
 
 
 def capitalised(text: str) -> set[str]:
     """The words that begin with a capital: names, and the beginnings of sentences."""
-    return {word for word in _WORD.findall(text) if word[0].isupper() and len(word) > 1}
+    return {word for word in _words(text) if word[0].isupper() and len(word) > 1}
 
 
 def names_within(text: str) -> set[str]:
     """The words with a capital that do not begin a sentence, which are names then."""
-    return set(_NAME_WITHIN.findall(text))
+    return {name for piece in pieces(text) for name in _NAME_WITHIN.findall(piece)}
 
 
 def says_when(text: str) -> bool:
     """Whether the text holds an English word for a day, a month or a time, or a year."""
-    return any(word in _TIMES or (len(word) == 4 and _YEAR.fullmatch(word)) for word in _WORD.findall(text.casefold()))
+    return any(word in _TIMES or (len(word) == 4 and _YEAR.fullmatch(word)) for word in _folded(text))
 
 
 def has_terms(text: str) -> bool:
     """Whether `terms` finds anything."""
-    return any(not word.isascii() or word not in STOP_WORDS for word in _WORD.findall(text.casefold()))
+    return any(not word.isascii() or word not in STOP_WORDS for word in _folded(text))
 
 
 def tells(text: str) -> bool:
@@ -155,7 +168,22 @@ def is_name(word: str) -> bool:
 
 def is_english(text: str) -> bool:
     """Whether a question seems to be English: it holds a word that questions in other languages hardly hold."""
-    return any(word in _ENGLISH for word in _WORD.findall(text.casefold()))
+    return any(word in _ENGLISH for word in _folded(text))
+
+
+def _words(text: str) -> Iterator[str]:
+    for piece in pieces(text):
+        yield from _WORD.findall(piece)
+
+
+def _folded(text: str) -> Iterator[str]:
+    for piece in pieces(text):
+        yield from _WORD.findall(piece.casefold())
+
+
+def _normal(text: str) -> Iterator[str]:
+    for piece in pieces(text):
+        yield from _WORD.findall(unicodedata.normalize("NFKC", piece).casefold())
 
 
 def _pairs(word: str) -> list[str]:

@@ -54,15 +54,19 @@ async def in_turns(contestants: Mapping[str, Ask], questions: Sequence[str]) -> 
     return seconds
 
 
-async def stalls_during(work: Awaitable[object]) -> list[float]:
-    """How much later than asked for a ticking task woke up, tick by tick, while the work was done."""
+async def stalls_during(work: Awaitable[object], *, own: bool = False) -> list[float]:
+    """How much later than asked for a ticking task woke up, tick by tick, while the work was done.
+
+    With `own` only as far as this process computed meanwhile: where others use the machine as well, it waits for them, too.
+    """
     stalls: list[float] = []
 
     async def tick() -> None:
         while True:
-            asked = time.perf_counter()
+            asked, computed = time.perf_counter(), time.process_time()
             await asyncio.sleep(TICK)
-            stalls.append(time.perf_counter() - asked - TICK)
+            late = time.perf_counter() - asked - TICK
+            stalls.append(min(late, time.process_time() - computed) if own else late)
 
     ticking = asyncio.create_task(tick())
     await asyncio.sleep(0)

@@ -1,0 +1,60 @@
+"""Long texts, read a piece at a time.
+
+Regular expressions and the methods of `str` hold the interpreter's lock from their first character to their last: a thread
+that searches a megabyte stops the event loop as surely as if it were done there. Between two pieces others get their turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+PIECE = 2_000
+"""Characters in a piece. Even where the time grows with the square, as for putting accents in order, that is milliseconds."""
+_WINDOW = 16_000
+"""Characters that a regular expression is applied to at a time, if it takes no longer for more of them than for fewer."""
+
+
+def pieces(text: str) -> Iterator[str]:
+    """The text in pieces, cut before a space or a line break where there is one."""
+    start = 0
+    while len(text) - start > PIECE:
+        end = start + PIECE
+        cut = max(text.rfind(" ", start + 1, end), text.rfind("\n", start + 1, end))
+        end = cut if cut > 0 else end
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def replaced(
+    pattern: re.Pattern[str],
+    by: Callable[[re.Match[str]], str],
+    text: str,
+    *,
+    longest: int = 1_000,
+    hints: Sequence[str] = ("",),
+) -> str:
+    """As `pattern.sub`, for a text of any length.
+
+    Args:
+        pattern: What to replace.
+        by: What to put in its place.
+        text: The text.
+        longest: No match is longer than so many characters, with all that it looks at.
+        hints: Every match holds one of these, in whichever case; what holds none of them is passed over.
+    """
+    kept: list[str] = []
+    start = 0
+    while start < len(text):
+        end = min(start + _WINDOW, len(text))
+        plain = text[start : end + longest].casefold().replace("ı", "i")  # as regular expressions ignore case
+        if any(hint in plain for hint in hints):
+            for found in pattern.finditer(text, start, end + longest):
+                if found.start() >= end:
+                    break
+                kept += (text[start : found.start()], by(found))
+                start = found.end()
+        kept.append(text[start:end])
+        start = max(start, end)
+    return "".join(kept)
