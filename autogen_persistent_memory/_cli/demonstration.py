@@ -71,10 +71,16 @@ async def live(day: str, folder: str) -> None:
         await memory.recall("Does it work?")  # which, unlike a turn, tells what is wrong
         client = ReplayChatCompletionClient([reply for _, reply in turns])
         agent = AssistantAgent("assistant", model_client=client, memory=[memory])
+        known = {record.id for record in await memory.profile.records()}
         for question, _ in turns:
             _tell("user", question)
             recalled: list[str] = []
-            for message in (await agent.run(task=question)).messages[1:]:
+            result = await agent.run(task=question)
+            learned = [record for record in await memory.profile.records() if record.id not in known]
+            known |= {record.id for record in learned}
+            for record in learned[::-1]:
+                _tell("learns", record.content)
+            for message in result.messages[1:]:
                 if isinstance(message, MemoryQueryEvent):
                     recalled += [str(item.content) for item in message.content]
                     for content in recalled:
