@@ -34,7 +34,8 @@ _TIMES = ("created_at", "updated_at", "expires_at", "superseded_at")
 _PLAIN = ("kind", "key", "source", "session", "sequence", "origin", "pinned", "superseded_by", "mime_type")
 _LONGEST_ASCII, _LONGEST_OTHER = 8_000, 2_000
 """Characters of a document: all that are not ASCII take several times as long."""
-_REST = "rest"
+REST = "rest"
+"""The key of what a row's document does not hold of its content."""
 
 Metadata = dict[str, Any]
 
@@ -107,7 +108,7 @@ def to_row(record: MemoryRecord) -> tuple[str, Metadata]:
     longest = _LONGEST_ASCII if content.isascii() else _LONGEST_OTHER
     rest = content[longest:]
     packed = base64.b64encode(zlib.compress(rest.encode("utf-8"))).decode("ascii") if rest else None
-    return content[:longest], to_metadata(record) | {_REST: packed}
+    return content[:longest], to_metadata(record) | {REST: packed}
 
 
 def to_new_row(record: MemoryRecord) -> tuple[str, Metadata]:
@@ -130,16 +131,26 @@ def to_record(namespace: str, id: str, document: str | None, metadata: Mapping[s
     return MemoryRecord(
         id=id,
         namespace=namespace,
-        content=_content(document, metadata),
+        content=content_of(document, metadata),
         uses=metadata.get("uses") or 0,
         last_used_at=_from_microseconds(metadata.get("last_used_at")),
         **fields,
     )
 
 
-def _content(document: str | None, metadata: Mapping[str, Any]) -> str:
-    rest = metadata.get(_REST)
-    return (document or "") + (zlib.decompress(base64.b64decode(rest)).decode("utf-8") if rest else "")
+def content_of(document: str | None, metadata: Mapping[str, Any]) -> str:
+    """Return the whole content of a row.
+
+    Raises:
+        ValueError: What is packed was overwritten.
+    """
+    rest = metadata.get(REST)
+    if not rest:
+        return document or ""
+    try:
+        return (document or "") + zlib.decompress(base64.b64decode(rest)).decode("utf-8")
+    except zlib.error as error:
+        raise ValueError(f"The rest of a long content cannot be unpacked: {error}") from error
 
 
 def to_where(selection: Selection, *, thorough: bool = True) -> Metadata | None:

@@ -15,6 +15,7 @@ from toys import NOW, word_vectors, words
 from autogen_persistent_memory import EmbeddedStore, MemoryRecord, PersistentMemory, _collection
 from autogen_persistent_memory._inspection import inspect_folder
 from autogen_persistent_memory._mending import is_damaged
+from autogen_persistent_memory._rows import content_of
 from autogen_persistent_memory._shelf import ChromaShelf
 
 NAMESPACE = "ann"
@@ -73,8 +74,9 @@ async def without_vector(memory: PersistentMemory, texts: list[str]) -> list[str
     """Those of the texts whose memory does not have the vector of the text."""
 
     def vectors(collection: Any) -> dict[str, Any]:
-        answer = collection.get(include=["documents", "embeddings"])
-        return dict(zip(answer["documents"], answer["embeddings"], strict=True))
+        answer = collection.get(include=["documents", "embeddings", "metadatas"])
+        contents = map(content_of, answer["documents"], answer["metadatas"])
+        return dict(zip(contents, answer["embeddings"], strict=True))
 
     stored = await _shelf(memory).read(vectors, {})
     right = await asyncio.to_thread(word_vectors, texts)

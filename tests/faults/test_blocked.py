@@ -155,7 +155,7 @@ def test_the_command_line_shows_and_repairs_it(tmp_path: Path) -> None:
 
 async def test_where_the_log_cannot_be_reached_the_doctor_says_what_to_do(tmp_path: Path) -> None:
     folder = tmp_path / "served"
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     with run_chroma(folder) as address:
         store = ServerStore(*address, outbox="")
         await block(store)

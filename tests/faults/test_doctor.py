@@ -181,8 +181,9 @@ async def test_parts_of_a_namespace_with_different_embeddings_are_found_and_made
     store = EmbeddedStore(tmp_path / "store")
     async with PersistentMemory("ann", session="s", store=store, embedding=words("old")) as memory:
         await memory.session.append("user", "I grow tomatoes on the balcony")
-    async with PersistentMemory("ann", session="s", store=store, embedding=words("new"), capture=False) as memory:
-        await memory.remember("Likes tea")
+    memory = PersistentMemory("ann", session="s", store=store, embedding=words("new"), capture=False)
+    await memory.remember("Likes tea")
+    await memory.close()
     (finding,) = await diagnose(store)
     assert finding.problem == "mixed embeddings"
     assert "profile with 'new'" in finding.what
