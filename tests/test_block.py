@@ -72,7 +72,7 @@ def test_lessons_are_marked_as_things_to_avoid() -> None:
     assert block(lesson).count("avoid") == 1
     assert paste([lesson, fact], 5).text == "- Lessons (failed before, avoid): Local files failed\n- Likes tea"
     policy = RecallPolicy(headings={"Lesson": "Nicht wiederholen"})
-    assert paste([lesson], policy=policy).text == "- Nicht wiederholen: Local files failed"
+    assert paste([lesson], 5, policy=policy).text == "- Nicht wiederholen: Local files failed"
 
 
 def test_headings_are_configurable() -> None:
