@@ -27,6 +27,30 @@ def pieces(text: str) -> Iterator[str]:
     yield text[start:]
 
 
+def matches(
+    pattern: re.Pattern[str], text: str, *, longest: int = 1_000, hints: Sequence[str] = ("",)
+) -> Iterator[re.Match[str]]:
+    """As `pattern.finditer`, for a text of any length.
+
+    Args:
+        pattern: What to find.
+        text: The text.
+        longest: No match is longer than so many characters, with all that it looks at.
+        hints: Every match holds one of these, in whichever case; what holds none of them is passed over.
+    """
+    start = 0
+    while start < len(text):
+        end = start + _WINDOW
+        plain = text[start : end + longest].casefold().replace("ı", "i")  # as regular expressions ignore case
+        if any(hint in plain for hint in hints):
+            for found in pattern.finditer(text, start, end + longest):
+                if found.start() >= end:
+                    break
+                yield found
+                start = found.end()
+        start = max(start, end)
+
+
 def replaced(
     pattern: re.Pattern[str],
     by: Callable[[re.Match[str]], str],
@@ -35,26 +59,10 @@ def replaced(
     longest: int = 1_000,
     hints: Sequence[str] = ("",),
 ) -> str:
-    """As `pattern.sub`, for a text of any length.
-
-    Args:
-        pattern: What to replace.
-        by: What to put in its place.
-        text: The text.
-        longest: No match is longer than so many characters, with all that it looks at.
-        hints: Every match holds one of these, in whichever case; what holds none of them is passed over.
-    """
+    """As `pattern.sub`, for a text of any length; see `matches`."""
     kept: list[str] = []
     start = 0
-    while start < len(text):
-        end = min(start + _WINDOW, len(text))
-        plain = text[start : end + longest].casefold().replace("ı", "i")  # as regular expressions ignore case
-        if any(hint in plain for hint in hints):
-            for found in pattern.finditer(text, start, end + longest):
-                if found.start() >= end:
-                    break
-                kept += (text[start : found.start()], by(found))
-                start = found.end()
-        kept.append(text[start:end])
-        start = max(start, end)
-    return "".join(kept)
+    for found in matches(pattern, text, longest=longest, hints=hints):
+        kept += (text[start : found.start()], by(found))
+        start = found.end()
+    return "".join((*kept, text[start:])) if kept else text

@@ -26,6 +26,7 @@ from ._checks import mended
 from ._conversation import block_id_of, is_handoff, is_said, text_of, without_answers
 from ._limits import MAX_SOURCE
 from ._patterns import lazy
+from ._pieces import matches
 
 _SKIPPED = lazy(r"Skipped \d+ messages\.")
 _LONGEST_JSON = 20_000
@@ -145,7 +146,7 @@ def people_in(given: Transcript) -> list[str]:
 
 def _utterances(item: Any, speaker: str) -> list[Utterance]:
     if isinstance(item, str):
-        roles = list(_ROLE.finditer(item))
+        roles = list(matches(_ROLE, item))
         if len(roles) < 2:
             return [_said(speaker, item)]
         ends = [role.start() for role in roles[1:]] + [len(item)]

@@ -255,7 +255,7 @@ def test_sessions_values_and_stats_tell_what_there_is(stocked: dict[str, MemoryR
         "history": 1,
         "values": 1,
         "embedding": "toy-words",
-        "schema": 1,
+        "schema": 2,
     }
     assert bob["memories"] == 1
     assert [row["namespace"] for row in objects("stats", "-n", "bob")[0]["namespaces"]] == ["bob"]  # type: ignore[attr-defined]

@@ -30,8 +30,8 @@ from autogen_persistent_memory._doctor import repair
 from autogen_persistent_memory._migrations import MIGRATIONS, Migration, schema_version
 
 FIXTURES = sorted((Path(__file__).parent / "data" / "stores").glob("*.zip"))
-CHANGES = ("modify", "update", "update", "modify")
-"""How Chroma is asked to change the seven rows that need it, of one shelf, five at a time."""
+CHANGES = ("modify", "modify") * len(MIGRATIONS) + ("modify", "update", "update", "modify")
+"""How Chroma is asked to change one shelf: the rows that need it are seven, and changed five at a time."""
 
 
 def renamed(row: dict[str, Any], old: str, new: str) -> dict[str, Any]:
@@ -180,7 +180,7 @@ async def test_a_migration_that_was_killed_is_made_again(
     if killed_before > 0:
         with pytest.raises(SchemaVersionError):
             await everything(store, expected)
-    monkeypatch.setattr("autogen_persistent_memory._migrations.MIGRATIONS", [RENAME])
+    monkeypatch.setattr("autogen_persistent_memory._migrations.MIGRATIONS", [*MIGRATIONS, RENAME])
     assert await everything(store, expected) == expected
 
 

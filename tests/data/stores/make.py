@@ -70,6 +70,7 @@ async def write(memory: PersistentMemory) -> None:
             at=SOME_TIME_AGO + timedelta(hours=number),
         )
     await memory.remember("Never deploy on Fridays", pinned=True)
+    await memory.remember("The minutes: " + "naïve ✓ " * 30_000)  # longer than a document
     for drink in ("tea", "coffee", "cocoa"):
         await memory.remember(f"Favourite drink is {drink}", key="drink")
     for source, text in (
