@@ -100,13 +100,12 @@ class ServerStore:
 
     def __repr__(self) -> str:
         config, usual = self.config, ServerStoreConfig()
-        host = config.host.rpartition("@")[2]  # what stands before it may be a password
         others = [
             f"{name}={getattr(config, name)!r}"
             for name in ("ssl", "tenant", "database")
             if getattr(config, name) != getattr(usual, name)
         ]
-        return f"ServerStore({', '.join([repr(host), repr(config.port), *others])})"
+        return f"ServerStore({', '.join([repr(config.host), repr(config.port), *others])})"
 
     def connect(self) -> ChromaConnection:
         """A connection to it. Does nothing yet."""

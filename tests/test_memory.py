@@ -733,7 +733,7 @@ async def test_a_hit_has_the_content_of_its_memory(memory: PersistentMemory) -> 
 
 def test_memories_and_stores_tell_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
-    server = ServerStore("user:hunter2@chroma.example", 8001, True, token_env="SECRET_TOKEN", database="prod")
+    server = ServerStore("chroma.example", 8001, True, token_env="SECRET_TOKEN", database="prod")
     assert repr(server) == "ServerStore('chroma.example', 8001, ssl=True, database='prod')"
     assert repr(ServerStore()) == "ServerStore('localhost', 8000)"
     assert repr(EmbeddedStore(tmp_path)) == f"EmbeddedStore({str(tmp_path)!r})"

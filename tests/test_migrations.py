@@ -118,7 +118,7 @@ async def test_what_is_recovered_from_a_damaged_store_is_brought_up_to_date(
     with (tmp_path / "store" / "chroma.sqlite3").open("r+b") as file:
         file.write(bytes(4096))
     report = await repair(store, embedding=words(), progress=False)
-    assert (report.missing, report.left) == (0, ())
+    assert (report.missing, [finding.problem for finding in report.left]) == (0, ["open folder"])
     assert await everything(store, expected) == expected
 
 

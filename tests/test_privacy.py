@@ -111,7 +111,7 @@ def test_all_that_a_session_leaves_is_for_its_owner_alone(tmp_path: Path, umask:
 
 @pytest.mark.parametrize("umask", [0o022, 0])
 def test_a_server_that_shares_a_store_leaves_private_files(tmp_path: Path, umask: int) -> None:
-    command = [sys.executable, "-m", "autogen_persistent_memory.cli", "serve", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "autogen_persistent_memory.cli", "share", "--port", "0", "--json"]
     process = subprocess.Popen([*command, "--path", str(tmp_path / "store")], stdout=subprocess.PIPE, umask=umask)
     try:
         assert process.stdout is not None
