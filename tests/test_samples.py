@@ -84,7 +84,7 @@ def turns(printed: str) -> list[tuple[str, str, list[str]]]:
     return found
 
 
-DECISION = "decision The user decided to keep sessions in PostgreSQL, because of JSONB."
+DECISION = "interaction Add a login. We decided to keep sessions in PostgreSQL, because of JSONB."
 LESSON = "interaction The login form crashed when the name was empty; it has to check its fields before it posts."
 CHECKLIST = "lesson Ask how long a text in a form may be."
 
