@@ -3,7 +3,8 @@
 import asyncio
 import re
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import chromadb
@@ -13,9 +14,8 @@ from autogen_core.models import UserMessage
 from hypothesis import given
 from hypothesis import strategies as st
 from megabytes import PATHS, TEXTS, Cost, as_message, cost_of
-from toys import words
 
-from autogen_persistent_memory import EmbeddedStore, PersistentMemory, TemporaryStore
+from autogen_persistent_memory import EmbeddedStore, PersistentMemory
 from autogen_persistent_memory._lexical import words_of
 from autogen_persistent_memory._pieces import matches, pieces, replaced
 from autogen_persistent_memory._secrets import redact
@@ -25,12 +25,12 @@ LONGEST_STALL = 0.1
 OTHERS = [path for path in PATHS if path not in ("message", "afterwards")]
 """Ways into memory of which each text takes one, beside being said in a turn."""
 CHOSEN = """
-    one word, one word with y, one word in capitals, words of 65,000 letters, base64, digits, digits and spaces,
-    one line of words, different names, half a million lines, a million line breaks, mixed line breaks, a million spaces,
-    unicode spaces, full stops, ends of sentences, question marks, hyphens, commas, quotes, apostrophes, round brackets,
-    mixed brackets, addresses, zero width, combining marks, control characters, emoji, Chinese, Arabic, right to left,
-    ligatures, JSON in JSON, lists in lists, HTML, memory tags, Markdown table, code fences, web addresses, I am, facts,
-    whole answers of the tools, passwords for, JWTs
+    one word, one word with y, base64, one line of words, one word in capitals, words of 65,000 letters, digits,
+    hyphens, commas, Chinese, digits and spaces, half a million lines, a million line breaks, mixed line breaks,
+    quotes, a million spaces, Arabic, combining marks, unicode spaces, full stops, ends of sentences,
+    apostrophes, question marks, round brackets, mixed brackets, addresses, zero width, control characters,
+    emoji, right to left, JSON in JSON, lists in lists, HTML, memory tags, Markdown table,
+    code fences, requests, web addresses, I am, whole answers of the tools, passwords for, JWTs
 """
 TABLE = [" ".join(name.split()) for name in re.split(r", (?!000)|,\n", CHOSEN)]
 
@@ -44,37 +44,32 @@ async def least(measure: Callable[[int], Awaitable[Cost]]) -> Cost:
     return cost
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedStore]:
+    """A store that stays open, with the model loaded."""
+    store = EmbeddedStore(tmp_path_factory.mktemp("stalls"))
+    keeper = PersistentMemory("keeper", store=store)
+    asyncio.run(keeper.remember("Likes green tea"))
+    yield store
+    asyncio.run(keeper.close())
+
+
 @pytest.mark.parametrize(("name", "path"), [(name, OTHERS[at % len(OTHERS)]) for at, name in enumerate(TABLE)])
-async def test_a_megabyte_does_not_stop_the_event_loop(name: str, path: str, tmp_path: Path) -> None:
+async def test_a_megabyte_does_not_stop_the_event_loop(name: str, path: str, store: EmbeddedStore) -> None:
     text = TEXTS[name]()
 
     async def measure(attempt: int) -> Cost:
-        async with PersistentMemory(f"ann-{attempt}", session="s", store=EmbeddedStore(tmp_path)) as memory:
-            await as_message(memory, "I am Ann. Which tea do I like?")
+        async with PersistentMemory(f"{name} {attempt}", session="s", store=store) as memory:
+            await memory.remember("Likes green tea")
             turn = await cost_of(as_message(memory, text))
-            stored, otherwise = await cost_of(memory.flush()), await cost_of(PATHS[path](memory, text))
-            following = await cost_of(as_message(memory, "And which coffee?"))
+            others = [await cost_of(PATHS[other](memory, text)) for other in (path, "afterwards")]
             said = [record.content for record in await memory.session.messages()]
             assert redact(text.strip()) in said or name == "whole answers of the tools"
-            return Cost(max(cost.stall for cost in (turn, stored, otherwise, following)), turn.seconds)
+            return Cost(max(cost.stall for cost in (turn, *others)), turn.seconds)
 
     cost = await least(measure)
     assert cost.stall < LONGEST_STALL
     assert cost.seconds < 4  # twice the deadline of a turn
-
-
-async def test_a_transcript_of_many_messages_does_not_stop_the_event_loop() -> None:
-    transcript = "".join(f"User: ok {number}\nAssistant: fine\n" for number in range(1_000))
-
-    async def measure(attempt: int) -> Cost:
-        memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words())
-        await memory.remember("Likes green tea")
-        cost = await cost_of(memory.extract(transcript))
-        assert len(await memory.session.messages()) == 2_000
-        await memory.close()
-        return cost
-
-    assert (await least(measure)).stall < LONGEST_STALL
 
 
 @pytest.mark.parametrize("call", ["recall", "remember", "update_context", "clear"])
@@ -141,9 +136,10 @@ def test_a_very_long_word_is_found_as_it_is() -> None:
 
 
 def test_data_of_very_many_different_words_is_found_by_those_at_its_beginning() -> None:
-    found = words_of(" ".join(f"w{number}s" for number in range(100_000))).counts
+    found = words_of(" ".join(f"number{letters}s" for letters in map("".join, product("abcdefghij", repeat=5)))).counts
     assert len(found) == 50_000
-    assert {"w0", "w9999", "w49999s"} <= set(found)
+    assert {"numberaaaaa", "numberbjjjj"} <= set(found)  # the first twenty thousand are stemmed
+    assert {"numbercaaaas", "numberejjjjs"} <= set(found)
 
 
 @given(st.lists(st.sampled_from(["a", "b ", " ", "\n", "é", "12"]), max_size=30), st.integers(0, 5_000))
