@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from ._passages import is_covered
 from ._ranking import relevance
-from ._records import MemoryHit, told_facts
+from ._records import MemoryHit, MemoryRecord, told_facts
 from ._statements import statement
 from ._words import terms
 
@@ -81,16 +81,23 @@ def first_told_once(hits: Sequence[MemoryHit], wanted: int) -> Sequence[MemoryHi
 
 
 def _distinct(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
-    """The hits without those that state what one before them does."""
+    """The hits without those that state what one before them does; a fact takes the place of a message that states it."""
     kept: list[MemoryHit] = []
-    speakers: defaultdict[tuple[str, ...], set[str | None]] = defaultdict(set)
+    stating: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     for hit in hits:
-        content, source = hit.content, hit.record.source
-        said = in_any_person(content) if len(content) <= _LONG else ()
-        if not said or not (speakers[said] and (source is None or None in speakers[said] or source in speakers[said])):
+        said = in_any_person(hit.content) if len(hit.content) <= _LONG else ()
+        same = next((at for at in stating[said] if said and _may_be_one(kept[at].record, hit.record)), None)
+        if same is None:
+            stating[said].append(len(kept))
             kept.append(hit)
-        speakers[said].add(source)
+        elif kept[same].record.kind == "interaction" and hit.record.kind != "interaction":
+            kept[same] = hit
     return kept
+
+
+def _may_be_one(one: MemoryRecord, other: MemoryRecord) -> bool:
+    """Return whether two who state the same may be the same speaker."""
+    return one.source is None or other.source is None or one.source == other.source
 
 
 @lru_cache(maxsize=2048)

@@ -71,10 +71,10 @@ STOP_WORDS = frozenset(
 
 PLEASANTRIES = frozenset(
     """
-    absolutely afternoon agreed agree ah aha alright amazing appreciate appreciated awesome aye bet brilliant bye cheers
+    absolutely afternoon agreed agree ah aha alright amazing appreciate appreciated awesome aye bet brilliant bye certainly cheers
     cool correct course damn day deal definitely dear done evening exactly excellent fab fair fantastic fine glad good
     goodbye goodnight gosh got gotcha great haha happy hello help helpful helps hey hi hiya hmm hooray huh indeed k kk
-    later lol lot lovely luck makes morning nah nice night nope oh ok okay ooh oops perfect please pleasure pls
+    later lol lot lovely luck makes morning nah nice night nope noted oh ok okay ooh oops perfect please pleasure pls
     problem really right roger see sense sorry sounds splendid sup super sure ta thank thanks thankyou thx totally true
     tysm understood wait welcome well wonderful works wow wrong yay yea yeah yep yes yo yup
     abend alles bitte dank danke dir einverstanden genau gerne gern gut guten hallo ja jawohl klar morgen moin nein prima

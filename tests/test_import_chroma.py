@@ -402,9 +402,12 @@ async def test_a_store_that_could_not_be_opened_opens_once_it_is_mended(tmp_path
     store = tmp_path / "store"
     store.mkdir()
     (store / "chroma.sqlite3").write_bytes(b"no database" * 1000)
-    async with ProfileMemory("ann", store=EmbeddedStore(store), embedding=words()) as profile:
-        with pytest.raises(StoreUnavailableError, match="not a database"):
-            await profile.count()
-        (store / "chroma.sqlite3").unlink()
-        await profile.remember("Likes tea")
-        assert await profile.count() == 1
+    profile = ProfileMemory("ann", store=EmbeddedStore(store), embedding=words())
+    with pytest.raises(StoreUnavailableError, match="not a database"):
+        await profile.open()
+    with pytest.raises(StoreUnavailableError, match="not a database"):
+        await profile.count()
+    (store / "chroma.sqlite3").unlink()
+    await profile.remember("Likes tea")
+    assert await profile.count() == 1
+    await profile.close()

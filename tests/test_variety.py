@@ -48,6 +48,11 @@ def test_what_says_something_else_is_no_repetition(one: str, other: str) -> None
     assert contents(hit(one, 0.9), hit(other, 0.8)) == [one, other]
 
 
+def test_a_fact_takes_the_place_of_a_message_that_states_it() -> None:
+    message, fact = hit("I prefer tea", 0.9, kind="interaction"), hit("The user prefers tea.", 0.5)
+    assert varied([message, fact], 10) == [fact]
+
+
 def test_the_same_words_of_two_speakers_are_two_memories() -> None:
     ann, bob = hit("I love hiking", 0.9, source="Ann"), hit("I love hiking", 0.8, source="Bob")
     assert varied([ann, bob], 10) == [ann, bob]
