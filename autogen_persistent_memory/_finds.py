@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ._migrations import check_schema, up_to_date_row
 from ._records import MemoryRecord
-from ._rows import REST, content_of, namespace_of, owner_by_name, to_record
+from ._rows import namespace_of, owner_by_name, readable, to_record
 from ._salvage import Salvage, SalvagedCollection, SalvagedRow
 from ._store import SHELVES, Entry, ShelfName, Space
 from ._values import entries_of, is_head
@@ -117,14 +117,4 @@ def _owner(collection: SalvagedCollection) -> tuple[str, str] | None:
 def _leftovers(collection: SalvagedCollection | None, rows: Iterable[SalvagedRow]) -> list[dict[str, Any]]:
     """Rows of which anything is left, as JSON."""
     place = {} if collection is None else {"collection": collection.name or collection.id, **collection.metadata}
-    return [{**place, "id": row.id, "metadata": _readable(row)} for row in rows if row.metadata]
-
-
-def _readable(row: SalvagedRow) -> Mapping[str, Any]:
-    """Return the metadata of a row with its content in plain, as far as it can be unpacked."""
-    try:
-        content = content_of(row.document, row.metadata)
-    except ValueError:
-        return row.metadata
-    plain = {name: value for name, value in row.metadata.items() if name != REST}
-    return {**plain, "chroma:document": content} if REST in row.metadata else row.metadata
+    return [{**place, "id": row.id, "metadata": readable(row.metadata, row.document)} for row in rows if row.metadata]

@@ -32,10 +32,11 @@ _MOST_GUESSES = 10_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TIMES = ("created_at", "updated_at", "expires_at", "superseded_at")
 _PLAIN = ("kind", "key", "source", "session", "sequence", "origin", "pinned", "superseded_by", "mime_type")
-_LONGEST_ASCII, _LONGEST_OTHER = 8_000, 2_000
+_LONGEST_ASCII, _LONGEST_OTHER = 16_000, 4_000
 """Characters of a document: all that are not ASCII take several times as long."""
-REST = "rest"
-"""The key of what a row's document does not hold of its content."""
+_REST, _LENGTH = "rest", "length"
+_DOCUMENT = "chroma:document"
+"""Where Chroma's database keeps the document of a row."""
 
 Metadata = dict[str, Any]
 
@@ -108,7 +109,7 @@ def to_row(record: MemoryRecord) -> tuple[str, Metadata]:
     longest = _LONGEST_ASCII if content.isascii() else _LONGEST_OTHER
     rest = content[longest:]
     packed = base64.b64encode(zlib.compress(rest.encode("utf-8"))).decode("ascii") if rest else None
-    return content[:longest], to_metadata(record) | {REST: packed}
+    return content[:longest], to_metadata(record) | {_REST: packed, _LENGTH: len(content) if rest else None}
 
 
 def to_new_row(record: MemoryRecord) -> tuple[str, Metadata]:
@@ -131,26 +132,38 @@ def to_record(namespace: str, id: str, document: str | None, metadata: Mapping[s
     return MemoryRecord(
         id=id,
         namespace=namespace,
-        content=content_of(document, metadata),
+        content=whole_text(document, metadata),
         uses=metadata.get("uses") or 0,
         last_used_at=_from_microseconds(metadata.get("last_used_at")),
         **fields,
     )
 
 
-def content_of(document: str | None, metadata: Mapping[str, Any]) -> str:
-    """Return the whole content of a row.
+def whole_text(document: str | None, metadata: Mapping[str, Any]) -> str:
+    """The content of a row: its document, and the rest that is packed.
 
     Raises:
-        ValueError: What is packed was overwritten.
+        ValueError: The rest is damaged, or lost.
     """
-    rest = metadata.get(REST)
-    if not rest:
-        return document or ""
+    rest = metadata.get(_REST)
     try:
-        return (document or "") + zlib.decompress(base64.b64decode(rest)).decode("utf-8")
+        text = (document or "") + (zlib.decompress(base64.b64decode(rest)).decode("utf-8") if rest else "")
     except zlib.error as error:
-        raise ValueError(f"The rest of a long content cannot be unpacked: {error}") from error
+        raise ValueError(f"The rest of the text cannot be unpacked: {error}.") from error
+    if len(text) < metadata.get(_LENGTH, 0):
+        raise ValueError(f"Of {metadata[_LENGTH]} characters only {len(text)} are left.")
+    return text
+
+
+def readable(metadata: Metadata, document: str | None) -> Metadata:
+    """Return the metadata of a row that cannot be read as a record any more, with its whole text in plain."""
+    try:
+        text = whole_text(document, metadata)
+    except ValueError:
+        return metadata
+    if _REST not in metadata:
+        return metadata
+    return {name: value for name, value in metadata.items() if name not in (_REST, _LENGTH)} | {_DOCUMENT: text}
 
 
 def to_where(selection: Selection, *, thorough: bool = True) -> Metadata | None:

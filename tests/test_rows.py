@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
@@ -8,7 +9,7 @@ from test_checks import JSON_VALUES, TEXT
 from autogen_persistent_memory import MemoryRecord
 from autogen_persistent_memory._checks import fold_kind
 from autogen_persistent_memory._records import Selection
-from autogen_persistent_memory._rows import to_metadata, to_record, to_where
+from autogen_persistent_memory._rows import to_metadata, to_new_row, to_record, to_row, to_where
 
 WORDS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
 TIMES = st.datetimes(datetime(1900, 1, 1), datetime(9000, 1, 1), timezones=st.just(timezone.utc))
@@ -37,10 +38,34 @@ RECORDS = st.builds(
 )
 
 
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+RECORD = MemoryRecord(id="id", namespace="n", content="Likes tea", created_at=NOW, updated_at=NOW)
+
+
 @given(RECORDS)
 def test_a_record_comes_back_from_its_row_as_it_was(record: MemoryRecord) -> None:
     stored = {key: value for key, value in to_metadata(record).items() if value is not None}
     assert to_record("n", record.id, record.content, stored) == record
+
+
+@pytest.mark.parametrize("unit", ["a", "word ", "é", "漢字", "😀\n"])
+@pytest.mark.parametrize("count", [1, 3_000, 20_000])
+def test_a_long_content_comes_back_whole_and_only_its_beginning_is_the_document(unit: str, count: int) -> None:
+    record = replace(RECORD, content=unit * count)
+    document, metadata = to_new_row(record)
+    assert len(document) <= 16_000
+    assert record.content.startswith(document)
+    assert all(text.isascii() for name, text in metadata.items() if name == "rest")
+    assert to_record("n", record.id, document, metadata) == record
+    if "rest" in metadata:
+        lost = {name: value for name, value in metadata.items() if name != "rest"}
+        for damaged in (lost, metadata | {"rest": metadata["rest"][:-8]}, metadata | {"rest": "no"}):
+            with pytest.raises(ValueError):  # noqa: PT011 (each says something else)
+                to_record("n", record.id, document, damaged)
+
+
+def test_a_content_that_became_short_has_no_rest() -> None:
+    assert to_row(RECORD)[1]["rest"] is None
 
 
 @given(RECORDS)
@@ -51,7 +76,6 @@ def test_a_row_is_what_chroma_can_store(record: MemoryRecord) -> None:
         )
 
 
-NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 FILTERS = [
     (Selection(), None),
     (Selection(believed_at=NOW), None),

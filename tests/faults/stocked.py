@@ -15,7 +15,7 @@ from toys import NOW, word_vectors, words
 from autogen_persistent_memory import EmbeddedStore, MemoryRecord, PersistentMemory, _collection
 from autogen_persistent_memory._inspection import inspect_folder
 from autogen_persistent_memory._mending import is_damaged
-from autogen_persistent_memory._rows import content_of
+from autogen_persistent_memory._rows import whole_text
 from autogen_persistent_memory._shelf import ChromaShelf
 
 NAMESPACE = "ann"
@@ -75,7 +75,7 @@ async def without_vector(memory: PersistentMemory, texts: list[str]) -> list[str
 
     def vectors(collection: Any) -> dict[str, Any]:
         answer = collection.get(include=["documents", "embeddings", "metadatas"])
-        contents = map(content_of, answer["documents"], answer["metadatas"])
+        contents = map(whole_text, answer["documents"], answer["metadatas"])
         return dict(zip(contents, answer["embeddings"], strict=True))
 
     stored = await _shelf(memory).read(vectors, {})
