@@ -74,7 +74,7 @@ class Delivery:
         facts = within_limits(await extractor.extract_now(message))[:_MOST_FACTS]
         if not facts:
             return heard, []
-        spans = await in_thread(lambda: [locate(fact.quote or fact.content, heard.text) for fact in facts])
+        spans = await in_thread(lambda: locate([fact.quote or fact.content for fact in facts], heard.text))
         drafts = [
             learned(
                 fact,

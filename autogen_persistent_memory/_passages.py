@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from ._patterns import lazy
@@ -15,20 +15,24 @@ Span = tuple[int, int]
 ELLIPSIS = "…"
 _LONGEST = 20_000
 """Characters of a message that are taken apart; what stands behind them is one part."""
-_SENTENCE_END = lazy(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+|\n+")
+# Whatever these look for starts at one place of a run only, so that they take no longer than the text is long.
+_SENTENCE_END = lazy(r"(?<![.!?…])[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+|\n+")
 _ABBREVIATION = lazy(r"(?:^|[\s(])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|approx|No|e\.g|i\.e|a\.m|p\.m)\.$")
 _SUBJECT = (
     r"(?:I|we|you|he|she|it|they|there|my|our|your|his|her|its|their|the|a|an|this|please|can|could|would|will|do|does|did"
     r"|is|are|was|what|which|who|where|when|why|how|keep|remember|let)\b"
 )
 _CLAUSE_END = lazy(
-    rf"[;:]\s+|\s[-–—]\s|,?\s+(?=(?:and|but|so|because|since|although|though|while|or|also|then)\s+{_SUBJECT})|,\s+(?={_SUBJECT})",
+    rf"[;:]\s+|\s[-–—]\s|,\s+(?={_SUBJECT})"
+    rf"|(?:,|(?<![\s,]))\s+(?=(?:and|but|so|because|since|although|though|while|or|also|then)\s+{_SUBJECT})",
     re.IGNORECASE,
 )
 _LONG = 5_000
 """Characters beyond which a message tells something."""
-_MOST_CLAUSES = 40
-_WITH_DIGIT = lazy(r"\w*\d\w*")
+_LONGEST_SENTENCE = 1_000
+"""Characters beyond which a sentence is not taken apart to find a fact in it."""
+_WORD = lazy(r"\w+")
+_DIGIT = lazy(r"\d")
 _WISH = lazy(
     r"\W*(?:(?:please|now|then|and|ok|okay|so|hey|hi|hello)\W+)*"
     r"(?:(?:tell|show|give|remind|ask|send)\s+(?:me|us)|let\s+(?:me|us)\s+know|explain|describe|list|repeat)\b",
@@ -49,7 +53,12 @@ def clauses(text: str) -> list[Span]:
     >>> [text[start:end] for text in ["Hi, I'm Ann, and my order is late. Why?"] for start, end in clauses(text)]
     ['Hi,', "I'm Ann,", 'and my order is late.', 'Why?']
     """
-    return [span for start, end in sentences(text) for span in _pieces(text, start, end, _CLAUSE_END, end)]
+    return [clause for sentence in sentences(text) for clause in _clauses_within(sentence, text)]
+
+
+def _clauses_within(sentence: Span, text: str) -> list[Span]:
+    start, end = sentence
+    return list(_pieces(text, start, min(end, _LONGEST), _CLAUSE_END, end))
 
 
 def _pieces(text: str, start: int, end: int, boundary: re.Pattern[str], last: int) -> Iterator[Span]:
@@ -99,32 +108,34 @@ def _asks(sentence: str) -> bool:
 
 @lru_cache(maxsize=2048)
 def _particulars(text: str) -> frozenset[str]:
-    return frozenset(word.casefold() for word in (*_WITH_DIGIT.findall(text), *names_within(text)))
+    numbers = (word for word in _WORD.findall(text) if _DIGIT.search(word))
+    return frozenset(word.casefold() for word in (*numbers, *names_within(text)))
 
 
-def locate(said: str, text: str) -> Span:
-    """Return where a message says something: the clauses of one sentence that hold its words; all of it if none does.
+def locate(said: Sequence[str], text: str) -> list[Span]:
+    """Return where a message says each of these: the clauses of one sentence that hold its words; all of it if none does.
 
     >>> text = "Hi, I'm Ann. My order #4471 hasn't arrived."
-    >>> start, end = locate("The user's name is Ann.", text)
-    >>> text[start:end]
-    "I'm Ann."
+    >>> [text[start:end] for start, end in locate(["The user's name is Ann."], text)]
+    ["I'm Ann."]
     """
-    weights = dict.fromkeys(terms(said), 1.0)
-    weights |= {term: _PARTICULAR for word in _particulars(said) for term in terms(word)}
-    best, found, worth = (0, len(text)), set[str](), 0.0
-    for start, end in sentences(text):
-        held = weights.keys() & set(terms(text[start : min(end, _LONGEST)]))
-        if sum(weights[term] for term in held) > worth:
-            best, found, worth = (start, end), held, sum(weights[term] for term in held)
-    return _narrowed(best, found, text) if found else best
+    held = {(start, end): set(terms(text[start : min(end, _LONGEST)])) for start, end in sentences(text)}
+    return [_place_of(quote, held, text) for quote in said]
+
+
+def _place_of(quote: str, held: Mapping[Span, set[str]], text: str) -> Span:
+    weights = dict.fromkeys(terms(quote), 1.0)
+    weights |= {term: _PARTICULAR for word in _particulars(quote) for term in terms(word)}
+    found = {sentence: weights.keys() & words for sentence, words in held.items()}
+    best = max(found, key=lambda sentence: sum(weights[term] for term in found[sentence]), default=(0, len(text)))
+    return _narrowed(best, found[best], text) if found.get(best) else (0, len(text))
 
 
 def _narrowed(sentence: Span, found: set[str], text: str) -> Span:
     """Return the fewest clauses of a sentence, one after the other, that hold all these terms."""
-    parts = list(_pieces(text, *sentence, _CLAUSE_END, sentence[1]))
-    if len(parts) > _MOST_CLAUSES:
+    if sentence[1] - sentence[0] > _LONGEST_SENTENCE:
         return sentence
+    parts = _clauses_within(sentence, text)
     held = [found & set(terms(text[start:end])) for start, end in parts]
     runs = [
         (last - first, parts[first][0], parts[last][1])
@@ -159,6 +170,6 @@ def is_covered(text: str, facts: Sequence[str]) -> bool:
     if len(text) > _LONG:
         return False
     told = set[str]().union(*(content_words(fact) for fact in facts))
-    said = [(start, end) for start, end in sentences(text) if could_answer(text[start:end])]
-    parts = [text[first:last] for start, end in said for first, last in _pieces(text, start, end, _CLAUSE_END, end)]
+    said = [sentence for sentence in sentences(text) if could_answer(text[slice(*sentence)])]
+    parts = [text[start:end] for sentence in said for start, end in _clauses_within(sentence, text)]
     return all(content_words(part) <= told for part in parts if tells(part))
