@@ -71,21 +71,27 @@ STOP_WORDS = frozenset(
 
 PLEASANTRIES = frozenset(
     """
-    absolutely afternoon agreed agree ah aha alright amazing appreciate appreciated awesome aye bet brilliant bye certainly cheers
-    cool correct course damn day deal definitely dear done evening exactly excellent fab fair fantastic fine glad good
-    goodbye goodnight gosh got gotcha great haha happy hello help helpful helps hey hi hiya hmm hooray huh indeed k kk
-    later lol lot lovely luck makes morning nah nice night nope noted oh ok okay ooh oops perfect please pleasure pls
-    problem really right roger see sense sorry sounds splendid sup super sure ta thank thanks thankyou thx totally true
-    tysm understood wait welcome well wonderful works wow wrong yay yea yeah yep yes yo yup
-    abend alles bitte dank danke dir einverstanden genau gerne gern gut guten hallo ja jawohl klar morgen moin nein prima
-    schön sehr servus stimmt super tag tschüss verstanden vielen
-    acuerdo adiós bien buenas bueno buenos claro días entendido favor gracias hola mucho muchas noches perfecto
-    sí tardes vale
-    accord adieu beaucoup bien bonjour bonsoir bonne compris entendu merci non oui parfait plaît salut svp très
-    bom boa certo claro dia entendi noite obrigada obrigado olá oi sim tarde tchau tudo
+    absolutely agreed agree ah aha alright amazing appreciated awesome aye brilliant bye certainly cheers cool correct
+    damn definitely done exactly excellent fab fair fantastic fine glad good goodbye goodnight gosh gotcha great haha
+    hello hey hi hiya hmm hooray huh indeed k kk lol lovely nah nice nope noted oh ok okay ooh oops perfect please pls
+    really right roger sorry splendid sup super sure ta thank thanks thankyou thx totally true tysm understood welcome
+    well wonderful wow yay yea yeah yep yes yo yup
+    bitte dank danke einverstanden genau gerne gern gut hallo ja jawohl klar moin nein prima schön sehr servus stimmt
+    tschüss verstanden vielen
+    acuerdo adiós bien bueno claro entendido gracias hola muchas perfecto sí vale
+    accord adieu beaucoup bonjour bonsoir compris entendu merci non oui parfait plaît salut svp très
+    certo entendi obrigada obrigado olá oi sim tchau
     """.split()  # noqa: SIM905
 )
 """Words of greetings, thanks and assent: a message of nothing else tells nothing."""
+_SET_PHRASE = lazy(
+    r"\b(?:(?:good|have a (?:nice|good|great|lovely)|enjoy your) (?:morning|afternoon|evening|night|day|weekend|one)|good luck"
+    r"|(?:a lot|so much|see you(?: later)?|no problem|no worries|of course|my pleasure|you bet|wait)"
+    r"|(?:that |it )?(?:helps(?: a lot)?|works(?: for me)?|makes sense|sounds good)|got it|i (?:see|appreciate it)"
+    r"|guten (?:morgen|tag|abend)|gute nacht|alles klar|buenos días|buenas (?:tardes|noches)|por favor|de acuerdo|muito bem"
+    r"|bom dia|boa (?:tarde|noite)|bonne (?:nuit|journée|soirée)|s'il (?:vous|te) plaît|d'accord)\b",
+    re.IGNORECASE,
+)
 _SPACELESS_PLEASANTRY = lazy(
     "ありがとう(?:ございま(?:す|した))?|お願いします|おねがいします|おはよう(?:ございます)?|こんにちは|こんばんは|さようなら"
     "|すみません|ごめん(?:なさい)?|わかりました|分かりました|了解(?:です|しました)?|はい|いいえ|うん|そうです|いいです"
@@ -98,9 +104,8 @@ _SPACELESS_PLEASANTRY = lazy(
 def terms(text: str) -> list[str]:
     """The words of a text that can tell memories apart, as the index knows them.
 
-    English words are stemmed, and function and question words dropped. Words with other letters, and very long ones, stay as
-    they are;
-    Chinese, Japanese and Korean, which put no spaces between words, are taken apart into pairs of characters.
+    English words are stemmed, and function and question words dropped. Words with other letters, and very long ones, stay
+    as they are; Chinese, Japanese and Korean, which put no spaces between words, are taken apart into pairs of characters.
     """
     return list(each_term(text))
 
@@ -153,7 +158,8 @@ def content_words(text: str) -> set[str]:
 
 @lru_cache(maxsize=4096)
 def _beyond_pleasantries(text: str) -> bool:
-    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+    text = _SET_PHRASE.sub(" ", unicodedata.normalize("NFKC", text))
+    for word in _WORD.findall(text.casefold()):
         if _CJK.search(word):
             word = _SPACELESS_PLEASANTRY.sub("", word)
         if word and word not in STOP_WORDS and word not in PLEASANTRIES:

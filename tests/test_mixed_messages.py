@@ -165,9 +165,13 @@ TELLING = [
     ("I'm Cyd (they/them).", "Which pronouns does Cyd use?"),
     ("我叫小明，我喜欢喝茶。", "我喜欢喝什么？"),
     ("Room 12", "Which room is it?"),
+    ("In the morning.", "Is it in the morning or at night?"),
 ]
 """What is told by asking for something, or in few words, and a question about it."""
 EMPTY = [
+    "Good morning!",
+    "That works for me.",
+    "Have a nice day!",
     "ok thanks!",
     "はい",
     "Sounds good!",
@@ -182,7 +186,9 @@ EMPTY = [
 
 @pytest.mark.parametrize(("message", "question"), TELLING)
 async def test_asking_or_few_words_do_not_make_a_message_empty(message: str, question: str) -> None:
-    memory = PersistentMemory(f"mixed/telling/{len(message)}", session="earlier", store=_STORE, extractor=None)
+    memory = PersistentMemory(
+        f"mixed/telling/{message.encode().hex()[:80]}", session="earlier", store=_STORE, extractor=None
+    )
     await memory.extract(message)
     assert message in await memory.context(question)
     assert message in (await memory.recall(question)).text
@@ -190,7 +196,7 @@ async def test_asking_or_few_words_do_not_make_a_message_empty(message: str, que
 
 @pytest.mark.parametrize("message", EMPTY)
 async def test_what_tells_nothing_is_kept_and_never_shown(message: str) -> None:
-    memory = PersistentMemory(f"mixed/empty/{ord(message[0])}", session="earlier", store=_STORE, extractor=None)
+    memory = PersistentMemory(f"mixed/empty/{message.encode().hex()}", session="earlier", store=_STORE, extractor=None)
     await memory.extract(message)
     assert [record.content for record in await memory.session.messages()] == [message]
     assert await memory.context(message.rstrip("?!") + ", what was that?") == ""
