@@ -216,7 +216,7 @@ def neutral(text: str) -> str:
 def break_words(text: str, words: Sequence[str]) -> str:
     """The text with a word joiner inside each of these words, so that a search for them fails."""
     hints = [word.casefold() for word in words]
-    return replaced(_middles(tuple(words)), lambda _: WORD_JOINER, text, hints=hints)
+    return replaced(_middles(tuple(words)), lambda _: WORD_JOINER, text, hints=hints) if hints else text
 
 
 @lru_cache

@@ -119,9 +119,8 @@ class Holdings:
         catalogue = await self.catalogue()
         if believed.current_at is not None and catalogue.can_search(shelf, self._embedding_id, len(vectors[0])):
             look = partial(catalogue.nearest, shelf, self._embedding_id, vectors, believed, fetch)
-            here = await (read_soon if len(vectors) == 1 else in_thread)(
-                look
-            )  # one takes less time than handing it over
+            # To look for one takes less time than to hand it over.
+            here = await (read_soon if len(vectors) == 1 else in_thread)(look)
             if here is not None:
                 return here
         nearest = await self.shelf(shelf).nearest(vectors, believed, fetch=fetch, thorough=thorough)

@@ -28,7 +28,7 @@ def pieces(text: str) -> Iterator[str]:
 
 
 def matches(
-    pattern: re.Pattern[str], text: str, *, longest: int = 1_000, hints: Sequence[str] = ("",)
+    pattern: re.Pattern[str], text: str, *, longest: int = 1_000, hints: Sequence[str] = ()
 ) -> Iterator[re.Match[str]]:
     """As `pattern.finditer`, for a text of any length.
 
@@ -36,13 +36,12 @@ def matches(
         pattern: What to find.
         text: The text.
         longest: No match is longer than so many characters, with all that it looks at.
-        hints: Every match holds one of these, in whichever case; what holds none of them is passed over.
+        hints: If given, every match holds one of these, in whichever case; what holds none of them is passed over.
     """
     start = 0
     while start < len(text):
         end = start + _WINDOW
-        plain = text[start : end + longest].casefold().replace("ı", "i")  # as regular expressions ignore case
-        if any(hint in plain for hint in hints):
+        if not hints or _holds_any(text[start : end + longest], hints):
             for found in pattern.finditer(text, start, end + longest):
                 if found.start() >= end:
                     break
@@ -51,13 +50,18 @@ def matches(
         start = max(start, end)
 
 
+def _holds_any(text: str, hints: Sequence[str]) -> bool:
+    plain = text.casefold().replace("ı", "i")  # as regular expressions ignore case
+    return any(hint in plain for hint in hints)
+
+
 def replaced(
     pattern: re.Pattern[str],
     by: Callable[[re.Match[str]], str],
     text: str,
     *,
     longest: int = 1_000,
-    hints: Sequence[str] = ("",),
+    hints: Sequence[str] = (),
 ) -> str:
     """As `pattern.sub`, for a text of any length; see `matches`."""
     kept: list[str] = []

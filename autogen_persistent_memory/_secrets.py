@@ -197,8 +197,8 @@ class _Secret(NamedTuple):
     pattern: re.Pattern[str]
     by: Callable[[re.Match[str]], str]
     """What to put in its place."""
-    hints: tuple[str, ...] = ("",)
-    """Of these it holds one."""
+    hints: tuple[str, ...] = ()
+    """Of these, if there are any, it holds one."""
     longest: int = 1_000
     """Characters, with its name and all that shows where it ends."""
 

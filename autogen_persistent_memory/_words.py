@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from ._patterns import lazy
-from ._pieces import pieces
+from ._pieces import matches, pieces
 
 _WORD = lazy(r"\w+")
 _NAME_WITHIN = lazy(r"(?<=[a-z0-9,;:] )[A-Z]\w+")
@@ -104,8 +104,8 @@ _SPACELESS_PLEASANTRY = lazy(
 def terms(text: str) -> list[str]:
     """The words of a text that can tell memories apart, as the index knows them.
 
-    English words are stemmed, and function and question words dropped. Words with other letters, and very long ones, stay
-    as they are; Chinese, Japanese and Korean, which put no spaces between words, are taken apart into pairs of characters.
+    English words are stemmed, and function and question words dropped. Very long words and those with other letters stay;
+    Chinese, Japanese and Korean, which put no spaces between words, are taken apart into pairs of characters.
     """
     return list(each_term(text))
 
@@ -132,7 +132,7 @@ def capitalised(text: str) -> set[str]:
 
 def names_within(text: str) -> set[str]:
     """The words with a capital that do not begin a sentence, which are names then."""
-    return {name for piece in pieces(text) for name in _NAME_WITHIN.findall(piece)}
+    return {found[0] for found in matches(_NAME_WITHIN, text)}
 
 
 def says_when(text: str) -> bool:

@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from autogen_persistent_memory._locks import CrossLoopLock, ReadWriteLock
+import pytest
+
+from autogen_persistent_memory._locks import CrossLoopLock, LockTakenError, ReadWriteLock
 
 
 async def test_tasks_take_turns_in_the_order_they_came() -> None:
@@ -129,3 +131,13 @@ def test_a_writer_is_not_passed_by_readers_that_come_later() -> None:
     for thread in (writer, late):
         thread.join(5)
     assert log == ["writer", "late reader"]
+
+
+def test_who_must_not_wait_is_told_that_somebody_writes() -> None:
+    lock = ReadWriteLock()
+    with lock.writing(), pytest.raises(LockTakenError), lock.reading(wait=False):
+        pass
+    with lock.reading(), lock.reading(wait=False):  # as by two threads
+        pass
+    with lock.writing():
+        pass
