@@ -22,10 +22,7 @@ _MOST_REPEATS = 10
 _FEW_WORDS = 4
 _ENOUGH_WORDS = 15
 
-_LONGEST_PROSE = 10_000
-"""Characters at either end of a message in which code is told from prose."""
 _FENCE = "```"
-_FENCED = lazy(r"```.*?(?:```|\Z)", re.DOTALL)
 _MAY_ADDRESS = lazy(r"@|[,:]\s")
 _REMARK = lazy(r"^\W*\w+(?:\W+\w+)?\s*[.!]+\s+(?=\S)")
 _WORD = lazy(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\u3040-\u30ff\u3400-\u9fff]+(?:['’]\w+)?")
@@ -167,13 +164,8 @@ def _gist(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """The text without the code and tool output that it shows; of a very long one how it begins and ends."""
-    if len(text) > 2 * _LONGEST_PROSE:
-        middle = len(text) - _LONGEST_PROSE
-        head = text[:_LONGEST_PROSE]
-        fences = [_FENCE * (count % 2) for count in (head.count(_FENCE), text.count(_FENCE, 0, middle))]
-        text = f"{head}{fences[0]}\n{fences[1]}{text[middle:]}"
-    return _FENCED.sub(" ", text).strip()
+    """The text without the code and tool output that it shows."""
+    return " ".join(text.split(_FENCE)[::2]).strip()
 
 
 def _beginning(text: str, longest: int) -> str:

@@ -220,6 +220,20 @@ def test_a_pasted_document_does_not_bury_the_question(message: str) -> None:
     assert asked(*WORKTOPS, user(message)) == [ASKING]
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"{{}}\n```\n{'x = 1' * 20_000}",
+        f"```\n{'x = 1' * 20_000}\n```\n{{}}",
+        f"```\n{'x = 1?' * 9_000}\n```\n{{}}\n```\n{'x = 1?' * 9_000}\n```",
+        f"```\na\n```\n{'```b```' * 9_000}\n```\n{'x = 1?' * 9_000}\n```\n{{}}",
+    ],
+    ids=["before", "after", "between", "among"],
+)
+def test_a_question_beside_very_long_code_is_asked(message: str) -> None:
+    assert asked(user(message.replace("{}", ASKING))) == [ASKING]
+
+
 def test_a_pasted_document_without_a_question_is_known_by_its_ends() -> None:
     query = asked(*WORKTOPS, user(f"Summarize this contract for Ines\n{DOCUMENT}"))
     assert query[0] == "Summarize this contract for Ines"
