@@ -17,7 +17,7 @@ _EARLIEST, _LATEST = datetime(2, 1, 1), datetime(8000, 1, 1)
 
 
 def require_text(value: object, name: str, most: int | None = None, remedy: str = "Shorten it.") -> str:
-    """Return a string that is not blank, has at most so many characters and can be stored as UTF-8, or raise a ValueError."""
+    """Return a string that is not blank, has at most `most` characters and can be stored as UTF-8, or raise a ValueError."""
     if not isinstance(value, str):
         raise ValueError(f"{name} must be text (a str), not {type(value).__name__}.")
     if not value.strip():
@@ -80,7 +80,7 @@ def check_tags(value: object, name: str = "tags", *, may_be_empty: bool = False)
 def check_words(
     value: object, name: str, *, may_be_empty: bool = False, most: int | None = None
 ) -> tuple[str, ...] | None:
-    """Return a list of words without repeats, each of at most so many characters, or None."""
+    """Return a list of words without repeats, each of at most `most` characters, or None."""
     if value is None:
         return None
     if value in ([], (), set(), frozenset()) and not may_be_empty:

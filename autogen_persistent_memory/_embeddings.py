@@ -269,7 +269,7 @@ _LOCAL = frozenset({MiniLMEmbedding.id, f"{CHROMA}default", f"{CHROMA}onnx_mini_
 def is_local(id: str) -> bool:
     """Whether the id alone tells that the embedding works on this machine, with code and a model that are known.
 
-    Whoever can write to a store can write any id into it. All of Chroma's other embeddings send texts to the address in
+    Anyone who can write to a store can write any id into it. All of Chroma's other embeddings send texts to the address in
     their options, or load the model that these name, which may bring its own code.
     """
     return id in _LOCAL

@@ -203,7 +203,7 @@ def _read_header(folder: Path) -> _Header:
 
 
 def _told_layout(header: _Header, dimensions: int) -> _Layout:
-    """Return the layout that a header tells, which must be that of vectors of so many numbers."""
+    """Return the layout that a header tells, which must be that of vectors of that length."""
     layout = _Layout(dimensions, header.lowest)
     told = (header.size, header.label_at, header.vector_at)
     makes_sense = (

@@ -85,7 +85,7 @@ def migrated(client: ClientAPI, collection: Collection, shelf: str) -> Collectio
     if not _outstanding(collection.metadata):
         return collection
     with _one_at_a_time:
-        collection = bare_collection(client, collection.name)  # as whoever was first left it
+        collection = bare_collection(client, collection.name)  # as the first one left it
         for migration in _outstanding(collection.metadata):
             logger.info("Bringing collection %s up to date: %s", collection.name, migration.name)
             made = _made(collection.metadata)

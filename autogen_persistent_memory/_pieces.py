@@ -35,7 +35,7 @@ def matches(
     Args:
         pattern: What to find.
         text: The text.
-        longest: No match is longer than so many characters, with all that it looks at.
+        longest: The length of the longest match, with all that it looks at.
         hints: If given, every match holds one of these, in whichever case; what holds none of them is passed over.
     """
     start = 0

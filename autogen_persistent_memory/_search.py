@@ -27,7 +27,7 @@ _HEAD_START = 0.002
 _FEW = 20_000
 """Of so many memories the words are searched in a millisecond or two, and not worth handing over to a thread."""
 _SHORT = 1_000
-"""Likewise the words of so many characters."""
+"""Likewise the words of a query of this length."""
 _LONGEST = 8_000
 """Characters of a query that count; an embedding reads far fewer."""
 

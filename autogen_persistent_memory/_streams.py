@@ -125,7 +125,7 @@ async def _pages(stream: Any, name: object) -> AsyncIterator[list[str | bytes]]:
 
 def _next_page(stream: Any) -> list[str | bytes]:
     page: list[str | bytes] = []
-    size, longest = 0, _limits.MAX_LINE_BYTES + 1  # one that is longer is refused by whoever reads it
+    size, longest = 0, _limits.MAX_LINE_BYTES + 1  # the reader refuses a longer one
     while len(page) < _PAGE_LINES and size < _PAGE_BYTES and (line := stream.readline(longest)):
         page.append(line)
         size += len(line)

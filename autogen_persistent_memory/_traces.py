@@ -23,7 +23,7 @@ _WORD_JOINER = "\u2060"
 _FEWEST_WORDS = 2
 """A fact of fewer words is found in a text only if it is all of it."""
 _LEAST_SHOWN = 20
-"""A block shows at least so many characters of a memory that is too long for it."""
+"""How many characters of a memory that is too long a block shows at least."""
 
 Tells = Callable[[str], bool]
 

@@ -70,7 +70,7 @@ def _still_tells(message: MemoryHit, fact: str) -> bool:
 
 
 def first_told_once(hits: Sequence[MemoryHit], wanted: int) -> Sequence[MemoryHit]:
-    """Return the first of the hits, as many as it takes for so many to be left by `told_once`."""
+    """Return the first of the hits, as many as it takes for `told_once` to leave as many as are wanted."""
     size = fitting = min(wanted, len(hits))
     while True:
         left = len(told_once(hits[:size]))

@@ -36,7 +36,7 @@ TABLE = [" ".join(name.split()) for name in re.split(r", (?!000)|,\n", CHOSEN)]
 
 
 async def least(measure: Callable[[int], Awaitable[Cost]]) -> Cost:
-    """What something costs at best in three times: whoever else uses the machine makes it cost more."""
+    """What something costs at best in three times: other work on the machine makes it cost more."""
     cost = await measure(0)
     for attempt in (1, 2):
         if cost.stall >= LONGEST_STALL:
