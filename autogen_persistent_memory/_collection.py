@@ -129,7 +129,7 @@ class NamespaceCollection:
         if ours not in (stored, ANY_EMBEDDING):
             raise EmbeddingMismatchError(
                 f"The memories of {self._namespace!r} were embedded with {stored!r}, this memory uses {ours!r}; their "
-                "vectors cannot be compared. Nothing was changed. Use the former embedding, or make all vectors anew with the "
+                "vectors cannot be compared. Nothing was changed. Use the former embedding, or make all vectors again with the "
                 "new one: await memory.reembed() before any open() or async with, or `autogen-memory reembed --namespace "
                 f"{shlex.quote(self._namespace)} {as_options(ours)}`, with --path FOLDER or --server HOST:PORT unless it is in "
                 "the default store."
