@@ -30,12 +30,12 @@ soak: $(READY)
 	@$(BIN)/python -m pytest -m soak -s
 
 llm: $(READY)
-	@$(BIN)/python benchmarks/llm.py
+	@$(BIN)/python -m benchmarks.retrieval.llm
 
 bench: $(READY)
 	@$(BIN)/python -c 'import matplotlib' 2> /dev/null \
 		|| $(BIN)/python -m pip install -qq --disable-pip-version-check --group benchmarks
-	@$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick)
+	@$(BIN)/python -m benchmarks.cost.bench $(if $(QUICK),--quick)
 
 lint: $(READY)
 	@echo "Checking style (ruff) ..."

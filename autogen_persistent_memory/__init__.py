@@ -7,9 +7,8 @@ agent = AssistantAgent("assistant", model_client=client, memory=[PersistentMemor
 
 from typing import TYPE_CHECKING
 
-from ._config import RecallPolicy
-from ._embeddings import CallableEmbedding, ChromaEmbedding, MiniLMEmbedding, register_embedding
-from ._errors import (
+from .core.config import RecallPolicy
+from .core.errors import (
     EmbeddingMismatchError,
     NamespaceError,
     PersistentMemoryError,
@@ -17,29 +16,34 @@ from ._errors import (
     StoreLockedError,
     StoreUnavailableError,
 )
-from ._extraction import RuleExtractor
-from ._memory import PersistentMemory
-from ._profile import ProfileMemory
-from ._records import MemoryHit, MemoryRecord, Recall, SessionInfo
-from ._session import SessionMemory
-from ._stores import CloudStore, EmbeddedStore, ServerStore, TemporaryStore
+from .core.records import MemoryHit, MemoryRecord, Recall, SessionInfo
+from .extraction.extractor import RuleExtractor
+from .memories.memory import PersistentMemory
+from .memories.profile import ProfileMemory
+from .memories.session import SessionMemory
+from .storage.stores import CloudStore, EmbeddedStore, ServerStore, TemporaryStore
+from .text.embeddings import CallableEmbedding, ChromaEmbedding, MiniLMEmbedding, register_embedding
 
 if TYPE_CHECKING:
-    from ._model_extraction import ModelExtractor
-    from ._snapshot import snapshot
-    from ._tools import TOOL_PROMPT, memory_tools
-    from ._transfer import export_memories, import_memories
+    from .extraction.model_extraction import ModelExtractor
+    from .maintenance.snapshot import snapshot
+    from .maintenance.transfer.transfer import export_memories, import_memories
+    from .memories.tools import TOOL_PROMPT, memory_tools
 else:  # else type checkers would let every misspelt name pass
     _IMPORTED_WHEN_USED = {
-        "ModelExtractor": "_model_extraction",
-        "TOOL_PROMPT": "_tools",
-        "export_memories": "_transfer",
-        "import_memories": "_transfer",
-        "memory_tools": "_tools",
-        "snapshot": "_snapshot",
+        "ModelExtractor": "extraction.model_extraction",
+        "TOOL_PROMPT": "memories.tools",
+        "export_memories": "maintenance.transfer.transfer",
+        "import_memories": "maintenance.transfer.transfer",
+        "memory_tools": "memories.tools",
+        "snapshot": "maintenance.snapshot",
     }
 
-    _LOADED_BY_AUTOGEN = {"RememberTool": "_tools", "RecallTool": "_tools", "ForgetTool": "_tools"}
+    _LOADED_BY_AUTOGEN = {
+        "RememberTool": "memories.tools",
+        "RecallTool": "memories.tools",
+        "ForgetTool": "memories.tools",
+    }
     """The providers in dumped tools. Programs make tools with `memory_tools()`."""
 
     def __getattr__(name):

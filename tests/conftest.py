@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -27,6 +28,11 @@ settings.register_profile(
 settings.load_profile("suite")
 
 MakeStore = Callable[[], object]
+
+# Programs that tests start import from the tests' folders, too.
+_TESTS = Path(__file__).parent
+_FOLDERS = [str(_TESTS), str(_TESTS / "behaviour"), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _FOLDERS))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -56,7 +62,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
     """Time that only moves when the test moves it, for every memory made after this."""
     hand = HandClock()
-    monkeypatch.setattr("autogen_persistent_memory._autogen.utc_now", hand)
+    monkeypatch.setattr("autogen_persistent_memory.memories.protocol.utc_now", hand)
     return hand
 
 

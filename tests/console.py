@@ -10,7 +10,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from autogen_persistent_memory.cli import app
+from autogen_persistent_memory.cli.app import app
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import re
 from datetime import datetime, timedelta, timezone
 
 from autogen_persistent_memory import CallableEmbedding, MemoryHit, MemoryRecord, register_embedding
-from autogen_persistent_memory._extraction import Message
+from autogen_persistent_memory.extraction.extractor import Message
 
 DIMENSIONS = 128
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)

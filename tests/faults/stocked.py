@@ -12,11 +12,12 @@ from unittest.mock import patch
 
 from toys import NOW, word_vectors, words
 
-from autogen_persistent_memory import EmbeddedStore, MemoryRecord, PersistentMemory, _collection
-from autogen_persistent_memory._inspection import inspect_folder
-from autogen_persistent_memory._mending import is_damaged
-from autogen_persistent_memory._rows import whole_text
-from autogen_persistent_memory._shelf import ChromaShelf
+from autogen_persistent_memory import EmbeddedStore, MemoryRecord, PersistentMemory
+from autogen_persistent_memory.storage.chroma import collection
+from autogen_persistent_memory.storage.chroma.record_rows import ChromaShelf
+from autogen_persistent_memory.storage.chroma.rows import whole_text
+from autogen_persistent_memory.storage.repair.inspection import inspect_folder
+from autogen_persistent_memory.storage.repair.startup_repair import is_damaged
 
 NAMESPACE = "ann"
 
@@ -43,7 +44,7 @@ async def stock(path: Path, count: int, *, saved_every: int = 1000, namespace: s
         for number in range(count)
     ]
     sooner = {"sync_threshold": saved_every, "batch_size": page_size}
-    with patch.dict(_collection._INDEX, sooner):
+    with patch.dict(collection._INDEX, sooner):
         async with open_memory(path, namespace) as memory:
             for page in range(0, count, page_size):
                 part = records[page : page + page_size]

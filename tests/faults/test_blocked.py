@@ -23,11 +23,11 @@ from autogen_persistent_memory import (
     TemporaryStore,
     export_memories,
 )
-from autogen_persistent_memory._doctor import diagnose, repair
-from autogen_persistent_memory._rows import to_metadata
-from autogen_persistent_memory._shelf import ChromaShelf
-from autogen_persistent_memory._store import MemoryStore
-from autogen_persistent_memory.cli import app
+from autogen_persistent_memory.cli.app import app
+from autogen_persistent_memory.maintenance.doctor import diagnose, repair
+from autogen_persistent_memory.storage.chroma.record_rows import ChromaShelf
+from autogen_persistent_memory.storage.chroma.rows import to_metadata
+from autogen_persistent_memory.storage.protocol import MemoryStore
 
 TAGS = tuple(f"tag {number}" for number in range(6000))
 BLOCKED = "cannot take in what was written last"

@@ -16,8 +16,8 @@ from stocked import damages, open_memory, stock, swap_vectors, told, without_vec
 from toys import word_vectors
 
 from autogen_persistent_memory import CallableEmbedding, StoreUnavailableError
-from autogen_persistent_memory._index_files import INDEX_FILES
-from autogen_persistent_memory._inspection import segment_folders
+from autogen_persistent_memory.storage.repair.hnsw_files import INDEX_FILES
+from autogen_persistent_memory.storage.repair.inspection import segment_folders
 
 SAVED_EVERY = 100
 ROWS = SAVED_EVERY + 10
@@ -157,7 +157,7 @@ async def test_a_repair_that_is_interrupted_goes_on_when_the_store_is_next_opene
         raise OSError(errno.ENOSPC, "no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("autogen_persistent_memory._mending.restore", interrupted)
+        patch.setattr("autogen_persistent_memory.storage.repair.startup_repair.restore", interrupted)
         memory = open_memory(path)
         with pytest.raises(StoreUnavailableError, match="disk"):
             await memory.count()
@@ -196,7 +196,7 @@ async def test_a_database_that_is_gone_is_not_taken_for_a_new_store(path: Path) 
 async def test_a_store_that_was_closed_well_is_not_looked_at_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_memory(path) as memory:
         await memory.remember("Likes tea")
-    monkeypatch.setattr("autogen_persistent_memory._mending.inspect_folder", None)
+    monkeypatch.setattr("autogen_persistent_memory.storage.repair.startup_repair.inspect_folder", None)
     async with open_memory(path) as memory:
         assert await memory.count() == ROWS + 1
 

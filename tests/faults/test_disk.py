@@ -11,7 +11,7 @@ import pytest
 from stocked import damages, open_memory, stock, told, without_vector
 
 from autogen_persistent_memory import EmbeddedStore, PersistentMemory, StoreUnavailableError
-from autogen_persistent_memory._doctor import diagnose
+from autogen_persistent_memory.maintenance.doctor import diagnose
 
 SAVED_EVERY = 50
 ROWS = SAVED_EVERY - 10

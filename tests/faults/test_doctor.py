@@ -25,8 +25,8 @@ from autogen_persistent_memory import (
     StoreLockedError,
     TemporaryStore,
 )
-from autogen_persistent_memory._doctor import Finding, diagnose, repair
-from autogen_persistent_memory._inspection import segment_folders
+from autogen_persistent_memory.maintenance.doctor import Finding, diagnose, repair
+from autogen_persistent_memory.storage.repair.inspection import segment_folders
 
 SAVED_EVERY = 100
 ROWS = SAVED_EVERY + 10

@@ -10,7 +10,7 @@ from toys import words
 from unreliable import Gateway, gateway_to
 
 from autogen_persistent_memory import PersistentMemory, ServerStore, StoreUnavailableError
-from autogen_persistent_memory._retries import is_repeatable
+from autogen_persistent_memory.storage.chroma.http_retries import is_repeatable
 
 
 @pytest.fixture

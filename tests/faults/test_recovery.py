@@ -30,12 +30,12 @@ from autogen_persistent_memory import (
     StoreUnavailableError,
     import_memories,
 )
-from autogen_persistent_memory._doctor import Report, diagnose, repair
-from autogen_persistent_memory._finds import Finds, sort_out
-from autogen_persistent_memory._inspection import segment_folders
-from autogen_persistent_memory._replacement import finish_replacement, replace_damaged
-from autogen_persistent_memory._salvage import _open_damaged, salvage
-from autogen_persistent_memory._sqlite_pages import Lost
+from autogen_persistent_memory.maintenance.doctor import Report, diagnose, repair
+from autogen_persistent_memory.maintenance.salvage.finds import Finds, sort_out
+from autogen_persistent_memory.maintenance.salvage.salvage import _open_damaged, salvage
+from autogen_persistent_memory.maintenance.salvage.sqlite_pages import Lost
+from autogen_persistent_memory.storage.repair.inspection import segment_folders
+from autogen_persistent_memory.storage.repair.swap_store import finish_replacement, replace_damaged
 
 DATABASE = "chroma.sqlite3"
 PAGE = 4096
@@ -68,7 +68,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     await memory.set(name, value)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autogen_persistent_memory._values._CHUNK", 2000)
+        patch.setattr("autogen_persistent_memory.storage.chroma.values._CHUNK", 2000)
         asyncio.run(fill())
     return path
 
@@ -409,7 +409,7 @@ async def test_an_exchange_that_was_killed_is_finished_when_the_store_is_opened(
 
     overwrite(path, 1)
     with monkeypatch.context() as patch:
-        patch.setattr("autogen_persistent_memory._replacement._move", interrupted)
+        patch.setattr("autogen_persistent_memory.storage.repair.swap_store._move", interrupted)
         with pytest.raises(StoreUnavailableError, match="the power is gone"):
             await recovered(path)
     assert await contents(path) == expected

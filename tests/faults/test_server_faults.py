@@ -31,7 +31,7 @@ from autogen_persistent_memory import (
     ServerStore,
     StoreUnavailableError,
 )
-from autogen_persistent_memory.cli import app
+from autogen_persistent_memory.cli.app import app
 
 DEADLINE = 1.0
 SLACK = 1.0

@@ -19,7 +19,7 @@ from typing import Any
 from toys import words
 
 from autogen_persistent_memory import EmbeddedStore, MemoryRecord, PersistentMemory
-from autogen_persistent_memory._migrations import schema_version
+from autogen_persistent_memory.storage.chroma.migrations import schema_version
 
 SOME_TIME_AGO = datetime(2025, 11, 3, 9, 30, 15, 123456, tzinfo=timezone.utc)
 STATE = {"type": "TeamState", "agents": {"coder": {"messages": ["naïve ✓"] * 30_000}}}  # takes several rows

@@ -1,0 +1,90 @@
+"""How many tokens a text takes: exactly where tiktoken's data is on this machine, by a careful estimate elsewhere.
+
+`tiktoken.get_encoding` downloads its data on first use, without a timeout. So it is only called, in a thread nobody
+waits for, when the data is already in its cache; until then, and on machines without it, the estimate answers.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import threading
+from collections import Counter
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .lazy_regex import lazy
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
+
+_ENCODING = "cl100k_base"
+_CACHE_KEY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # under which tiktoken caches that encoding
+_WORD = lazy(r"[A-Z]?[a-z]+|[A-Z]+")
+_COSTS = (
+    (0x20, 1.0),
+    (0x21, 0.0),  # a space belongs to the word behind it
+    (0x80, 1.0),  # digits and punctuation
+    (0x370, 1.6),  # accented Latin letters, which also break up the word around them
+    (0x530, 1.0),  # Greek, Cyrillic
+    (0x5C0, 2.2),  # Armenian
+    (0x700, 1.3),  # Hebrew, Arabic
+    (0xE00, 2.0),  # Indic scripts
+    (0xF00, 1.3),  # Thai, Lao
+    (0x2000, 3.0),  # scripts the encoding hardly knows
+    (0x10000, 1.5),  # Chinese, Japanese, Korean, symbols
+    (0x110000, 3.0),  # emoji
+)
+_LONG = 50_000
+_loaded: list[Encoding] = []
+
+
+def count_tokens(text: str) -> int:
+    """The number of tokens in the text; of a very long one as many as its beginning promises."""
+    _start_loading()
+    start = text[:_LONG]
+    counted = len(_loaded[0].encode(start, disallowed_special=())) if _loaded else estimate_tokens(start)
+    return counted if len(text) <= _LONG else math.ceil(counted * len(text) / _LONG)
+
+
+def estimate_tokens(text: str) -> int:
+    """An estimate that errs on the high side, so that a budget it guards is kept.
+
+    Made to lie above what cl100k_base counts for nineteen of twenty English texts (by a quarter in the middle), and near
+    it for other languages: words of up to five letters are one token, longer ones one for every three to four letters,
+    capitals one for two, digits and punctuation one a character, letters of other scripts from one to three.
+    """
+    words = sum(map(_word_cost, _WORD.findall(text)))
+    rest = Counter(_WORD.sub("", text))
+    return math.ceil(words + sum(_character_cost(ord(character)) * count for character, count in rest.items()))
+
+
+@lru_cache(maxsize=16_384)
+def _word_cost(word: str) -> int:
+    if word.isupper():
+        return math.ceil(len(word) / 2)
+    return 1 if len(word) <= 5 else math.ceil(len(word) / 3.5)
+
+
+def _character_cost(code: int) -> float:
+    return next(cost for end, cost in _COSTS if code < end)
+
+
+@cache
+def _start_loading() -> None:
+    threading.Thread(target=_load, name="autogen-memory-tokens", daemon=True).start()
+
+
+def _cached_file() -> Path:
+    default = Path(tempfile.gettempdir()) / "data-gym-cache"
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", default))
+    return Path(folder or os.devnull) / _CACHE_KEY  # set but empty means no cache
+
+
+def _load() -> None:
+    if _cached_file().is_file():
+        import tiktoken
+
+        _loaded.append(tiktoken.get_encoding(_ENCODING))

@@ -1,0 +1,274 @@
+"""Rules for what is said of the work: decisions, switches, tools in use, and what did not work. Pure functions."""
+
+from __future__ import annotations
+
+import re
+
+from ...core.lazy_regex import lazy
+from .claims import is_unreal
+from .phrases import Finding, is_passing
+from .slots import category_named, choice_key, choice_slot, head, project_attribute_slot, qualifier, value_in
+from .vocabulary import PROJECT_PARTS, PROJECT_SUBJECTS, words
+
+_I = re.IGNORECASE
+_SUBJECTS = "|".join(re.escape(word) for word in sorted(words(PROJECT_SUBJECTS), key=len, reverse=True))
+_PARTS = words(PROJECT_PARTS)
+
+TEAM_SUBJECT = rf"(?:we|(?:our|my|the|this) (?:[\w-]+ )?(?:{_SUBJECTS}))"
+_ADVERBS = (
+    r"(?:(?:have|has|finally|just|all|then|also|now|already|both|recently|eventually|ultimately"
+    r"|jointly|unanimously|originally|together|today|yesterday|am|are|is|\w+ly) )*"
+)
+
+_DECIDED = lazy(
+    rf"(?:(?:after|following|in the end|last|on|this|yesterday|today|as a team|in the)\b[^,]{{0,"
+    rf"60}}?,? )?(?P<who>I|my \w+ and I|{TEAM_SUBJECT}) {_ADVERBS}"
+    r"(?P<what>(?:decided|chose|agreed|settled (?=on|for|upon)|opted|voted|committed|resolved)\b"
+    r"|ended up (?:choosing|with|going with|using|picking)\b|picked (?=[A-Z\w])|went (?:with"
+    r"|for)\b|(?:are |is |am )?going with\b|made the decision\b|have chosen\b|chosen\b)"
+    r"(?P<rest>.*)",
+    _I,
+)
+_DECISION_LABEL = lazy(r"(?:decision|final decision|decided)\s*:\s*(?P<rest>.+)", _I)
+_WAS_DECIDED = lazy(
+    r"(?:it was (?:decided|agreed)|the decision (?:is|was)|the (?:team's "
+    r"|final )?decision is) (?P<rest>(?:that|to)\b.+)",
+    _I,
+)
+_BECAUSE = lazy(r"\b(?:because|since|so that|due to)\b", _I)
+_AT_WORK = lazy(
+    r"\b(?:team|company|ship\w*|releas\w*|beta|deploy\w*|sprints?|apps?|code\w*|apis?|features?"
+    r"|customers?|clients?|support\w*|servers?|tests?|testing|projects?|products?"
+    r"|micro-?services|schemas?|data|users|launch\w*|roadmap|backlog|refactor\w*|rewrit\w*"
+    r"|migrat\w*|library|libraries|framework|version|models?|pipeline|docs|review\w*|standup"
+    r"|meetings?|on-call)\b",
+    _I,
+)
+_UNDECIDED = lazy(
+    r"(?:\s*(?:yet|whether|between|if|what|which|how|later)\b|\s+on (?:what|which|how|whether)\b"
+    r"|\s*$|\s+(?:with|that) (?:you|him|her|them|me)\b|\s+(?:it|this|that|so)\W*$)",
+    _I,
+)
+_LEAVING = lazy(
+    r"\s*to (?:drop|remove|abandon|leave|stop|retire|ditch|get rid of|cancel|kill|deprecate"
+    r"|move away from)\b",
+    _I,
+)
+
+_SWITCHED = lazy(
+    rf"(?P<who>I|{TEAM_SUBJECT}) {_ADVERBS}"
+    r"(?:(?:switched|switching|moved|moving|migrated|migrating|changed|converted|transitioned"
+    r"|upgraded|ported|went back|gone back|shifted|rewrote|rewritten)\b(?P<what>[^,]*?)"
+    r"(?: (?:away )?from (?P<old>[^,]+?))?(?: over)? (?:to|into|in) (?P<new>.+)"
+    r"|(?:replaced|swapped|swapping|replacing|exchanged) (?P<old2>[^,]+?) (?:with|for|by) (?P<new2>.+))",
+    _I,
+)
+_USES = lazy(
+    rf"(?P<who>I|{TEAM_SUBJECT}) {_ADVERBS}"
+    r"(?P<verb>uses?|using|on|do(?= (?-i:[A-Z]))|writes?|lives? on|runs? (?:on|with)"
+    r"|running (?:on|with)?|deploys? (?:to|on|with)|deploying (?:to|on)|(?:is |are )?(?:written"
+    r"|built|developed|implemented|coded|deployed|hosted|based)"
+    r" (?:in|with|on|to|using)|builds? (?:with|on)|codes? (?:in|with)|writes? (?:everything "
+    r"|most things |code )?in|develops? (?:in|on|with)|programs? in|hosts? (?:\w+ )?on"
+    r"|works? (?:in|with)|relies on|rely on"
+    r"|stores? (?:\w+ ){0,2}in|sticks? with|standardi[sz]ed? on|follows?|tracks? (?:\w+ ){1,2}in"
+    r"|manages? (?:\w+ ){1,2}(?:with|in)) (?P<v>.+)",
+    _I,
+)
+_OUR = lazy(
+    r"(?:our|the project's|the team's|(?:my|the) (?=(?:project|app|product"
+    r"|startup) is called)) ?(?P<noun>[\w'-]+(?: [\w'-]+){0,2}?) (?P<verb>is|are) (?:now "
+    r"|currently |still )*(?:called |named )?(?P<v>.+)",
+    _I,
+)
+
+_FAILED = lazy(
+    r"""(?:(?P<who>I|we|our[ ]\w+|my[ ]\w+)[ ](?:have[ ]|also[ ]|first[ ]|originally[ ]|once[ ]|initially[ ]
+    |already[ ])*(?:tried|attempted|experimented[ ]with)\b[ ]?(?P<tried>[^,]{2,160}?),?[ ](?P<joined>but|and
+    |however|yet)[ ](?P<result>.+)
+    |(?P<thing>[^,]{2,160}?)[ ](?:did[ ]not|does[ ]not|do[ ]not|never|will[ ]not)[ ](?:work|scale|help
+    |hold[ ]up|pan[ ]out|perform)(?:ed)?\b(?P<why>.*)
+    |(?P<thing2>[^,]{2,160}?)[ ](?:failed|fails|broke[ ]down|backfired|fell[ ]over)[ ](?P<why2>(?:because
+    |due[ ]to|since|when|under|on|for|in)\b.+)
+    |(?P<thing3>[^,]{2,160}?)[ ](?:was|were|turned[ ]out[ ]to[ ]be|is)[ ](?:a[ ](?:mistake|bad[ ]idea|dead[ ]end
+    |disaster|failure|waste[ ]of[ ]time)|not[ ]worth[ ]it)\b.*)""",
+    _I | re.VERBOSE,
+)
+_LESSON_LABEL = lazy(
+    r"(?:lessons?(?: learned| learnt)?|takeaway|note to self)\s*[:\-–]\s*(?P<rest>.+)|(?:we"
+    r"|I) (?:have )?(?:learned|learnt) (?:the hard way )(?:that )?(?P<hard>.+)",
+    _I,
+)
+_AVOID = lazy(
+    r"(?:please )?(?:avoid|do not (?:ever )?use|never use|stay away from) (?P<v>.+?) (?:because"
+    r"|since|as it) .+",
+    _I,
+)
+_REASONED = lazy(r"\b(?:because|since|due to|as (?:it|they|the)|over|under|with|on|when|for|in|well|at)\b", _I)
+_DEBUGGING = lazy(
+    r"\b(?:same error|an error|the error|this error|error message|still|the script|the code"
+    r"|the test|the tests|the command|your|nothing|no luck|get(?:ting)?|gives)\b",
+    _I,
+)
+_WENT_WELL = lazy(
+    r"\b(?:loved?|liked|works? (?:great|fine|well)|worked|great|perfect|amazing|good|better"
+    r"|faster|happy|awesome)\b",
+    _I,
+)
+
+
+_BADLY = lazy(
+    r"\b(?:fail\w*|slow\w*|crash\w*|nightmare|not|too|broke\w*|worse|errors?|bad\w*|mess"
+    r"|terrible|never|awful|disaster|leak\w*|timed out|hate\w*|regret\w*|unstable)\b",
+    _I,
+)
+
+
+def _went_well(found: re.Match[str]) -> bool:
+    result = found["result"]
+    if found["joined"].lower() == "and":
+        return _BADLY.search(result) is None
+    return _WENT_WELL.search(result) is not None and " not " not in result
+
+
+def lesson(text: str) -> Finding | None:
+    """What failed, from a whole sentence, with its reason."""
+    label = _LESSON_LABEL.match(text)
+    if label:
+        return Finding("lesson", "lesson", told=label["rest"] or label["hard"])
+    avoid = _AVOID.match(text)
+    if avoid and not is_passing(avoid["v"]):
+        return Finding("lesson", "lesson", value=avoid["v"])
+    found = _FAILED.match(text)
+    if found is None:
+        return None
+    if found["tried"]:
+        tried = re.sub(r"^(?:to|out|using|with)\s+", "", found["tried"])
+        if is_passing(tried) or _DEBUGGING.search(text) or _went_well(found):
+            return None
+        return Finding("lesson", "lesson", value=tried)
+    thing = found["thing"] or found["thing2"] or found["thing3"]
+    why = found["why"] if found["thing"] else found["why2"] or "."
+    if is_passing(thing) or re.match(
+        r"(?:I|we|he|she|they|there|my|the|our) ?(?:code|script|test|link|button|page|file|function"
+        r"|command)?\b$",
+        thing,
+        _I,
+    ):
+        return None
+    if re.match(
+        r"(?:my|the) (?:code|script|tests?|link|button|page|file|function|command|build|app"
+        r"|program)\b",
+        thing,
+        _I,
+    ) or _DEBUGGING.search(text):
+        return None
+    return Finding("lesson", "lesson", value=thing) if found["thing3"] or _REASONED.search(why) else None
+
+
+def decision(text: str) -> tuple[Finding, bool] | None:
+    """What was decided, from a whole sentence, with its reason; and whether by the team."""
+    label = _DECISION_LABEL.match(text) or _WAS_DECIDED.match(text)
+    if label:
+        rest = label["rest"]
+        slot = choice_slot(rest)
+        told = re.sub(r"^(?:that|to)\s+", lambda found: "we decided to " if found[0].startswith("to") else "", rest)
+        return Finding("decision", "decision", f"project/{slot}" if slot else None, value=head(rest), told=told), True
+    found = _DECIDED.match(text)
+    if (
+        found is None
+        or _UNDECIDED.match(found["rest"])
+        or is_unreal(text[: found.start("what")])
+        or re.search(r"\b(?:have|has) not\b", text[: found.start("what")])
+    ):
+        return None
+    together = found["who"].lower() != "i"
+    what = found["what"].lower().split()[0]
+    rest = re.sub(r"^\s*(?:on|to|for|with|that|upon|not|against|in favou?r of)\s+", "", found["rest"])
+    if is_passing(rest.strip()) or (
+        what in ("picked", "chose", "went", "going", "am", "are", "is") and is_passing(rest.strip())
+    ):
+        return None
+    if what == "agreed" and not together:
+        return None
+    slot = None if _LEAVING.match(found["rest"]) else choice_slot(found["rest"])
+    if what == "went" and "went for" in found["what"].lower() and slot is None:
+        return None
+    if (
+        not together
+        and what in ("chose", "picked", "opted", "went", "going", "am", "ended")
+        and slot is None
+        and not _BECAUSE.search(rest)
+    ):
+        return None
+    key = None if slot is None else choice_key(found["rest"], together=together)
+    return Finding("decision", "decision", key, head(rest)), together and (
+        key is not None or _AT_WORK.search(text) is not None
+    )
+
+
+def switch(text: str) -> tuple[Finding, str, bool] | None:
+    """What took another's place; the words for that other; and whether it is the team's."""
+    found = _SWITCHED.match(text)
+    if found is None:
+        return None
+    old, new = head(found["old"] or found["old2"] or ""), found["new"] or found["new2"]
+    together = found["who"].lower() != "i"
+    known = value_in(head(new)) or (value_in(old) if old else None)
+    if is_passing(new):
+        return None
+    if known is None:
+        return (
+            (Finding("tool", "decision" if together else "preference", None, head(new)), old, together)
+            if found["old2"] and re.match(r"[A-Z]", old) and re.match(r"[A-Z]", new)
+            else None
+        )
+    slot = known[1]
+    narrowed = qualifier(new, slot)
+    key = choice_key(known[0], together=together)
+    key = f"{key}/{narrowed}" if narrowed else key
+    return Finding(slot, "decision" if together else "preference", key, head(new)), old, together
+
+
+def use(text: str) -> tuple[Finding, bool] | None:
+    """What somebody works with."""
+    found = _USES.match(text)
+    if found is None or is_passing(found["v"]):
+        return None
+    together = found["who"].lower() != "i"
+    used = found["v"]
+    known = value_in(head(used))
+    if known is None:
+        if not re.match(r"(?:an? )?[A-Z][\w.+#-]+", used) or not found["verb"].lower().startswith("us"):
+            return None
+        return Finding("tool", "fact" if together else "preference", value=head(used)), together
+    if re.search(r"\b(?:to|for) \w+ (?:this|these|that|the following)\b", used):
+        return None
+    key = choice_key(used, together=together)
+    part = re.sub(r"^(?:our|my|the|this) ", "", found["who"].lower())
+    if key and part in _PARTS and known[1] == "language":
+        key = f"{key}/{part.replace(' ', '-')}"
+    return Finding(known[1], "fact" if together else "preference", key, known[0]), together
+
+
+def at_work(text: str) -> bool:
+    """Whether a text is about work."""
+    return _AT_WORK.search(text) is not None
+
+
+def attribute(text: str) -> Finding | None:
+    """What "our … is" tells of the project."""
+    found = _OUR.match(text)
+    if found is None or is_passing(found["v"]):
+        return None
+    noun = found["noun"]
+    category = category_named(noun)
+    known = value_in(head(found["v"]))
+    if category and known and known[1] == category:
+        return Finding(category, slot=f"project/{category}", value=known[0])
+    slot = project_attribute_slot(noun)
+    if slot is None or re.match(r"(?:not|broken|down|slow|failing|\w+ing|too|very|so|to|still)\b", found["v"], _I):
+        return None
+    if slot in ("name", "company", "customer") and not re.match(r"(?:called |named )?[A-Z]", found["v"]):
+        return None
+    return Finding(slot, slot=f"project/{slot}", value=head(found["v"]))

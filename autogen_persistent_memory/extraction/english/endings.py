@@ -1,0 +1,153 @@
+"""Rules for what is over without anything in its place: "no longer", "stopped", "cancelled". Pure functions."""
+
+from __future__ import annotations
+
+import re
+
+from ...core.facts import NOT_NAMING, Ending
+from ...core.lazy_regex import lazy
+from .about_user import from_predicate
+from .claims import without_adverbs
+from .person import first_form, plain_form
+from .phrases import Finding, is_passing
+from .slots import choice_key, head
+from .vocabulary import MANY_RELATIONS, ONLY_RELATIONS, PETS, words
+
+_I = re.IGNORECASE
+_KIN = "|".join(
+    re.escape(word) for word in sorted(words(f"{ONLY_RELATIONS},{MANY_RELATIONS},{PETS}"), key=len, reverse=True)
+)
+
+
+_GENERIC = words(
+    "trip, meeting, plan, plans, subscription, membership, appointment, flight, holiday,"
+    " vacation, event, booking, reservation, order, visit, account, job, project"
+)
+
+
+_TERMINABLE = lazy(
+    rf"[A-Z]|\b(?:{'|'.join(sorted(_GENERIC))}|wedding|party|concert|contract|lease|support"
+    rf"|conference|interview|call|dinner|course|class|launch|release|beta|tour|surgery)s?\b"
+)
+_LEFT_OFF = words(
+    "use, drink, eat, smoke, play, do, practice, practise, watch, read, attend, go, run, take,"
+    " train, date, volunteer, subscribe, follow, commute, drive, cook, own, listen, vape,"
+    " gamble"
+)
+
+_NO_LONGER = lazy(
+    r"(?P<who>I|we) (?:(?:am|are) no longer (?P<am>.+)|no longer (?P<do>.+)|(?:do not"
+    r"|cannot) (?P<neg>.+?) (?:any ?more|any longer|these days)(?P<t1>\b.*)|(?:am"
+    r"|are) not (?P<negam>.+?) (?:any ?more|any longer)(?P<t2>\b.*))",
+    _I,
+)
+_STOPPED = lazy(
+    r"(?P<who>I|we) (?:have |just |finally |recently |also |already )*(?:stopped|quit|gave up"
+    r"|given up|am done|are done) (?P<v>\w+ing\b.*|(?:coffee|alcohol|sugar|caffeine|cigarettes"
+    r"|meat|dairy|gluten|carbs|nicotine|weed|drinking|social media|facebook|twitter|instagram"
+    r"|gluten|soda|chocolate)\b.*)",
+    _I,
+)
+_LEFT_JOB = lazy(
+    r"(?:I) (?:have |just |finally |recently |am |was |got )*(?:(?:quit|left|lost"
+    r"|resigned from) (?:my |the )?(?:job|position|role)(?: (?:at|with) (?P<v>(?-i:[A-Z])[^,"
+    r".]*?))?|(?:quit|resigned|was fired|was laid off|fired|laid off)(?: (?:from|by"
+    r"|at) (?P<v2>(?-i:[A-Z])[^,.]*?))?|(?:left|quitting"
+    r"|leaving) (?P<v3>(?-i:[A-Z])[\w&-]*))(?=$|[,.]| (?:yesterday|today|last|this|in|on|after"
+    r"|because|and|since|to)\b)",
+    _I,
+)
+_DROPPED = lazy(
+    r"(?P<who>I|we|our team|my team|the team) (?:have |has |just |finally |recently |also "
+    r"|already |decided to )*(?P<verb>cancell?ed|cancell?|called off|dropped|drop|ditched"
+    r"|abandoned|got rid of|gave up|sold|returned|uninstalled|removed|deleted|retired|canned"
+    r"|gave away|broke up with|unsubscribed from) (?P<v>.+)",
+    _I,
+)
+_IS_CANCELLED = lazy(
+    r"(?P<v>(?:the|my|our) [^,]{2,80}?) (?:has been|have been|was|were|is|are|got) (?:just "
+    r"|now )?(?:cancell?ed|called off|scrapped|dropped|discontinued|abandoned)\b.*",
+    _I,
+)
+_DIED = lazy(
+    rf"(?:my|our) (?:(?:old|beloved|dear|poor|late) )*(?P<kin>{_KIN})(?:,"
+    rf"? (?P<name>(?-i:[A-Z])[\w-]+))?,? (?:has |just |sadly |recently )*(?:died|passed away"
+    rf"|passed|was put (?:down|to sleep)|ran away)\b.*",
+    _I,
+)
+
+
+def ending(text: str) -> tuple[Finding, Ending] | None:
+    """What a clause says is over."""
+    return _no_longer(text) or _left(text) or _gone(text)
+
+
+def _no_longer(text: str) -> tuple[Finding, Ending] | None:
+    found = _NO_LONGER.match(text)
+    stopped = _STOPPED.match(text)
+    if found:
+        given = found["do"] or found["neg"]
+        predicate = given if given else f"am {found['am'] or found['negam']}"
+        who = found["who"]
+    elif stopped:
+        verb, _, rest = stopped["v"].partition(" ")
+        what = f"{plain_form(verb)} {rest}".strip() if verb.endswith("ing") else f"have {stopped['v']}"
+        predicate, who = what, stopped["who"]
+    else:
+        return None
+    predicate = re.sub(
+        r"\s+(?:last (?:year|month|week)|yesterday|now|since .*|because .*"
+        r"|in (?:\d{4}|(?:Jan|Febr)uary|March|April|May|June|July|August|(?:Septem|Octo|Novem|Decem)ber).*)$",
+        "",
+        without_adverbs(predicate),
+        flags=_I,
+    )
+    verb, _, rest = predicate.partition(" ")
+    if is_passing(rest) and rest:
+        return None
+    together = who.lower() == "we"
+    if first_form(verb).lower() in ("use", "run", "deploy", "code", "write", "work") and choice_key(
+        rest, together=together
+    ):
+        return _over("tool", choice_key(rest, together=together), head(rest))
+    known = next(from_predicate(predicate), None)
+    if known is not None and known.slot is not None:
+        return _over(known.tag, f"user/{known.slot}", known.value)
+    if known is None and not (stopped and verb not in ("get", "see")) and verb.lower() not in _LEFT_OFF:
+        return None
+    named = head(rest) or (stopped["v"] if stopped else verb)
+    named = re.sub(r"^(?:a|an|the|to|at|in|for|with|allergic to)\s+", "", named)
+    return _over(known.tag if known else "ending", None, named, known.tag if known else None)
+
+
+def _left(text: str) -> tuple[Finding, Ending] | None:
+    found = _LEFT_JOB.match(text)
+    if found is None:
+        return None
+    return _over("work", "user/employer", found["v"] or found["v2"] or found["v3"] or "")
+
+
+def _gone(text: str) -> tuple[Finding, Ending] | None:
+    died = _DIED.match(text)
+    if died:
+        return _over("family", None, died["name"] or died["kin"])
+    found = _DROPPED.match(text) or _IS_CANCELLED.match(text)
+    if found is None:
+        return None
+    thing = re.sub(
+        r"\s+(?:because|since|last|yesterday|today|this|as|due|and|in [A-Z\d]\w+)\b.*", "", head(found["v"]), flags=_I
+    )
+    if is_passing(thing) or re.match(
+        r"(?:the )?(?:file|line|folder|function|import|code|node|column|row)s?\b", thing, _I
+    ):
+        return None
+    if re.match(r"the\b", thing, _I) and not _TERMINABLE.search(thing):
+        return None
+    known = choice_key(thing, together=(found.groupdict().get("who") or "we").lower() != "i")
+    naming = " ".join(word for word in re.findall(r"[\w+#.'-]+", thing) if word.lower() not in NOT_NAMING)
+    sharper = " ".join(word for word in naming.split() if word.lower() not in _GENERIC)
+    return _over("ending", known, sharper or naming)
+
+
+def _over(tag: str, key: str | None, naming: str, sort: str | None = None) -> tuple[Finding, Ending]:
+    return Finding(tag, value=naming), Ending(key, naming.strip(" .,!"), sort)

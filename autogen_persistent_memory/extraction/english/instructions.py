@@ -1,0 +1,118 @@
+"""Rules for what the user wants of all answers to come: "always …", "from now on …". Pure functions."""
+
+from __future__ import annotations
+
+import re
+
+from ...core.lazy_regex import lazy
+from .phrases import Finding, is_passing, name_in
+from .slots import answer_slot, category_of, choice_slot
+
+_I = re.IGNORECASE
+
+_LASTING = lazy(
+    r"(?:from now on|from here on|going forward|in (?:the )?future|from today|as of now"
+    r"|for all future \w+|in general|whenever you \w+[^,]{0,40})\b,?\s*(?:please |always "
+    r"|I want you to |I would like you to |you should )*(?P<do>.+)",
+    _I,
+)
+_TRAILING_LASTING = lazy(
+    r"(?:please )?(?P<do>\w+\b.+?),? (?:from now on|going forward|in (?:the )?future|every time"
+    r"|in all (?:your|future) \w+)$",
+    _I,
+)
+_ALWAYS = lazy(
+    r"(?:please |you (?:should |must )|I want you to |I would like you to |I need you to "
+    r"|make sure (?:to |you ))*(?P<do>(?:always|never) (?!\w+ing\b|mind|again|ever|heard|been"
+    r"|knew|seen|thought|had|did|was|a\b|the\b|said|say\b|happy|good|nice|worked|works|is\b"
+    r"|have\b|forget|look on|give up|stop\b|lose\b|quit\b|believe|too late)[a-z'-]+\b.*)",
+    _I,
+)
+_PLEASE = lazy(
+    r"(?:please |kindly |can you please )*(?P<do>(?:do not |stop |avoid |only |just )?(?:use"
+    r"|using|answer|answering|respond|responding|reply|replying|keep|write|writing|format|speak"
+    r"|talk|be|give me|give|explain|include|stick to|address me|apologi[sz]\w+)\b.+)",
+    _I,
+)
+_CALL_ME = lazy(
+    r"(?:please |you can |you may |just |everyone |people |everybody |my friends "
+    r"|friends )*(?:do not call me \w+,? )?(?:call|calls) me (?P<v>.+)",
+    _I,
+)
+_NO_MORE = lazy(
+    r"(?:please )?(?P<do>(?:do not|stop|avoid|no need to) (?:ever )?(?:use |using |include "
+    r"|including |add |adding )?(?:emojis?|emoticons|jargon|apologi[sz]\w+|exclamation marks"
+    r"|em[ -]dashes|filler|disclaimers|buzzwords|hashtags|smileys|slang)\b.*)",
+    _I,
+)
+_ANSWERS = lazy(
+    r"\b(?:your|all) (?:\w+ )?(?:answers|replies|responses|explanations|messages|code|output)\b"
+    r"|\bwhen you (?:answer|reply|write|explain)\b|\bin my (?:code|projects)\b",
+    _I,
+)
+_ONCE = lazy(
+    r"\b(?:this|these|the following|above|below|here|it|the (?:file|second|first|third|last"
+    r"|other|same|function|code|class|list|table|data|option|error|question|text))\b|\b(?:an?"
+    r"|one|the) (?:\w+ ){0,3}(?:answer|response|reply|summary|explanation|question|sentence|list"
+    r"|table|paragraph|word|email|message|poem|story)\b|:",
+    _I,
+)
+
+
+def instruction(text: str) -> Finding | None:
+    """A lasting wish about the assistant's work; a request for this one answer is none."""
+    called = _CALL_ME.match(text)
+    if called:
+        name = name_in(called["v"]) or name_in(called["v"].capitalize() if len(called["v"].split()) == 1 else "")
+        if name and not re.match(r"(?:crazy|old|back|later|when|if|a\b|at\b)", name, _I):
+            return Finding("name", "preference", "nickname", name, told=f"I want to be called {name}")
+        return None
+    lasting = _LASTING.match(text) or _TRAILING_LASTING.match(text)
+    if lasting and not re.match(
+        r"(?:I|we|my|our|he|she|they|the|(?:just )?let me know|feel free)\b", lasting["do"], _I
+    ):
+        return _wanted(lasting["do"])
+    always = _ALWAYS.match(text)
+    if always and not _ONCE.search(always["do"]):
+        return _wanted(always["do"])
+    asked = _PLEASE.match(text)
+    if (
+        asked
+        and not _ONCE.search(asked["do"])
+        and not is_passing(re.sub(r"\byour\b", "the", asked["do"].split(" ", 1)[1]))
+    ):
+        slot = _slot(asked["do"])
+        if (slot and len(asked["do"].split()) <= 12) or (
+            _ANSWERS.search(asked["do"]) and re.match(r"(?:do not|stop|avoid|never|only)\b", asked["do"], _I)
+        ):
+            return _wanted(asked["do"])
+    asked = _NO_MORE.match(text)
+    return _wanted(asked["do"]) if asked else None
+
+
+def _slot(do: str) -> str | None:
+    answers = answer_slot(do)
+    if answers:
+        return f"preference/{answers}"
+    if re.match(r"(?:always |please )*(?:use|stick to|write|answer|give)\b", do, _I) and category_of(do) in _STYLES:
+        return f"preference/{choice_slot(do)}"
+    return None
+
+
+_STYLES = frozenset(("units", "clock", "date-format", "spelling", "indentation", "quotes", "naming-style"))
+
+
+def _wanted(do: str) -> Finding:
+    do = re.sub(r"^please\s+", "", do, flags=_I)
+    do = re.sub(r"^do not\b", "not to", do, flags=_I)
+    do = re.sub(
+        r"\b(?:my|mine|me|I)\b",
+        lambda found: {"my": "the user's", "mine": "the user's"}.get(found[0].lower(), "the user"),
+        do,
+    )
+    do = f"{do[:1].lower()}{do[1:]}"
+    wish = f"{do}" if do.startswith("not to") else f"to {do}"
+    slot = None if re.match(r"(?:not|never|stop|avoid)\b", do) and not _slot(do) else _slot(do)
+    if not slot and re.match(r"(?:always )?use\b", do) and category_of(do):
+        slot = f"preference/{choice_slot(do)}" if choice_slot(do) else None
+    return Finding("instruction", "preference", slot, value=do, told=f"The user wants the assistant {wish}")

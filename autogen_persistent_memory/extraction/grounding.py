@@ -1,0 +1,270 @@
+"""Whether a fact that a model found stands in what was said. Pure functions.
+
+A small model repeats its instructions, invents, and takes questions and suggestions for statements. So a fact counts
+only if its words do: all numbers and names, and nearly all others, were said, most of them by the user and in earnest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+from ..core.lazy_regex import lazy
+from ..text.sentences import sentences
+from ..text.words import capitalised, terms
+from .english.person import spelled_out, third_person
+from .extractor import Message
+
+SHORTEST, LONGEST = 8, 300
+
+_TELLING = """
+    user users person people team project name named called prefer prefers preference like likes love loves enjoy enjoys
+    work works working job live lives living use uses using used want wants need needs plan plans planning decide
+    decided decision choose chose chosen choice favourite favorite own owns currently new keep say says said tell told
+    state states stated mention mentioned express expressed interest interested think feel consider include involve
+    lesson fact context option reason due make makes always usually often regularly switch switched replace replaced
+    change changed move moved former previously longer instead dislike dislikes hate hates avoid avoids fail
+    failed fails failure stop stopped quit ended cancelled canceled one someone something thing way time
+    year years old age aged diet follow follows reside resides located based employed employee profession occupation
+    company family member speak speaks take takes taken took go goes went gone buy buys bought get become became begin
+    began start started grow grows grew grown city town country hobby
+    hello hi hey bye thank thanks thankful please ok okay yes yeah sure great good nice cool perfect fine welcome
+"""
+"""Words in which anything can be told, so that they prove nothing."""
+_NEUTRAL = (
+    "user users person name named called own owns currently state states mention mentioned say says said tell told"
+)
+"""Words that make no difference to what is told."""
+
+_NEGATIVE = lazy(
+    r"\b(?:not|no|never|nor|without|none|nothing|cannot|neither|former|formerly|previously|used to|no longer|any ?more"
+    r"|except|instead|rather than|over|dis\w+|hat(?:e|es|ed)|avoid\w*|refus\w+|reject\w*|against|allergic|intolerant"
+    r"|stop\w*|quit|end(?:s|ed)|cancel\w*|fail\w*|left|gave up|drop\w*|broke\w*)\b"
+    r"|n't\b",
+    re.IGNORECASE,
+)
+_NOT = lazy(r"\b(?:not|never|no longer|cannot|neither|nor)\b|n't\b", re.IGNORECASE)
+_TURN = lazy(
+    r"\b(?:not|no|never|no longer|any ?more|used to|former(?:ly)?|previously|stopped|quit|ended|cancell?ed|instead"
+    r"|without|except|dislikes?|hates?|avoids?|left)\b|n't\b",
+    re.IGNORECASE,
+)
+_CHANGE = lazy(
+    r"\b(?:now|no longer|any ?more|moved|switch\w*|chang\w+|instead|stopped|quit|cancell?ed|new|left|actually|correction"
+    r"|used to|replac\w+|not|renamed|became|since|from now on|postponed|update\w*)\b|n't\b",
+    re.IGNORECASE,
+)
+_CLAUSE = lazy(r"[,;:()]|\s[-–—]\s|\b(?:but|and|because|although|though|while|whereas)\b", re.IGNORECASE)
+_SUPPOSED = lazy(
+    r"(?:imagine|suppose|pretend|what if|let's say|say i|if (?:i|we) (?:were|was|had|lived|could))\b", re.IGNORECASE
+)
+_REQUEST = lazy(
+    r"(?:please |now |then |also |just |ok(?:ay)?,? )*(?:fix|write|show|give|explain|tell|help|create|generate|translate"
+    r"|summari[sz]e|list|find|check|debug|refactor|review|run|look|read|add|make|compare|describe|draft|calculate|convert"
+    r"|search|open|send|try|continue|rewrite|improve|build|implement|test)\b"
+    r"(?!.*\b(?:i|i'm|my|we|our|always|never|every|whenever|from now on)\b)",
+    re.IGNORECASE,
+)
+_PROPOSING = lazy(r"\b(?:you|your|you're|shall|should|let's|we)\b|[?？]", re.IGNORECASE)
+_ASKING = lazy(r"[?？]\W*$")
+_AGREEING = lazy(
+    r"\W*(?:yes|yep|yeah|yup|ok|okay|sure|exactly|right|correct|agreed|indeed|absolutely|definitely|perfect|deal"
+    r"|sounds good|go ahead|do (?:that|it|so)|let's do|please do|that(?:'s| is) (?:right|correct|it|fine))\b",
+    re.IGNORECASE,
+)
+_DECIDED = lazy(
+    r"\b(?:we|team|our)\b.*\b(?:decid\w+|agreed|chose|chosen|settled|going with|go with|went with|switched|will use"
+    r"|now uses?|failed|did not work|didn't work|does not work|doesn't work)\b|\b(?:decision|lesson)\b\W",
+    re.IGNORECASE,
+)
+_ABOUT_NOTHING = lazy(
+    r"""
+      (?:the\s)?(?:assistant|ai|bot|chatbot|(?:language\s)?model|agent|system|conversation|messages?|example)\b
+    | you(?:r)?\b | as\san\sai\b | hello\b | hi\b | thank | please\b | sure\b | (?:there\s(?:is|are)\s)?no(?:ne|thing)?\b
+    | (?:the\s)?user\s(?:
+        (?:is\s|was\s|has\s)?(?:ask(?:s|ed|ing)?|wonder(?:s|ed|ing)?|inquir\w+|enquir\w+|curious|request(?:s|ed|ing)?)\b
+          (?!\sthat\b|\s(?:to\sbe|for\s\w+\sto)\b)
+      | (?:wants?|would\slike|wanted|is\strying|needs?)\sto\sknow
+      | (?:is\s)?(?:greet|thank|apologi[sz]|say(?:s|ing)\s(?:hello|hi|thank)|appreciat)
+      | (?:has\s)?(?:not\s)?(?:said|mentioned|provided|told|given|shared)\s(?:nothing|no|any)\b
+      | (?:has|is)\s(?:a\s)?(?:question|happy|glad|welcome|here)\b
+      )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_FIRST_PERSON = lazy(r"(?:i|we|my|our|i'm|i've|we're|we've)\b", re.IGNORECASE)
+_COUNTED = {
+    word: str(number)
+    for number, word in enumerate(
+        "two three four five six seven eight nine ten eleven twelve".split(),  # noqa: SIM905
+        2,
+    )
+}
+_ORDINAL = lazy(r"(\d+)(?:st|nd|rd|th|am|pm)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    words: frozenset[str]
+    negated: bool
+
+
+class Evidence:
+    """What some messages say, ready to be compared with facts."""
+
+    def __init__(self, messages: Sequence[Message], names: Iterable[str] = ()) -> None:
+        """Take in the messages.
+
+        Args:
+            messages: What was said.
+            names: Other texts, such as what is known, whose names a fact may begin with.
+        """
+        said = [(message, list(_earnest(message.text))) for message in messages]
+        self._heard = set(_marks(" ".join(message.text for message in messages)))
+        self._subjects = self._heard.union(*(_marks(text) for text in names))
+        own = [sentence for message, parts in said if message.by_user for sentence in parts]
+        own += _confirmed(messages)
+        self._agreed = [s for message, parts in said if not message.by_user for s in parts if _DECIDED.search(s)]
+        self._clauses = list(_clauses(own))
+        self._stated = {word for clause in self._clauses for word in clause.words}
+        self._decided = {word for sentence in self._agreed for word in _marks(sentence)}
+        self._changes = any(_CHANGE.search(sentence) for sentence in (*own, *self._agreed))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was said that a fact could rest on."""
+        return not (self._stated - _telling()) and not (self._decided - _telling())
+
+    def supports(self, content: str, kind: str = "fact") -> bool:
+        """Whether a fact stands in what the user said, or, for decisions and lessons, what the team agreed on."""
+        stated = self._stated | self._decided if kind in ("decision", "lesson", "context") else self._stated
+        foreign = _is_foreign(content)
+        if not all(self._was_said(word, first=first) for first, word in _names_and_numbers(content, foreign)):
+            return False
+        subject = self._subjects.intersection(_marks(content.partition(" ")[0])) - self._heard
+        carriers = [word for word in _carriers(content) if word not in subject]
+        if not carriers:
+            return False
+        reach = 3 if foreign else 5
+        unsaid = [word for word in carriers if not _near(word, self._heard, reach)]
+        unstated = [word for word in carriers if not _near(word, stated, reach)]
+        allowed = len(carriers) // 2 if foreign else int(len(carriers) >= 5)
+        if len(unsaid) > allowed or 2 * len(unstated) > len(carriers) or len(unstated) == len(carriers):
+            return False
+        return not self._contradicts(content, carriers)
+
+    def allows_replacing(self, content: str, known: str) -> bool:
+        """Whether a fact may take the place of a known memory: they are about the same, or a change was told of."""
+        return self._changes or bool((set(terms(content)) & set(terms(known))) - {"user"})
+
+    def _was_said(self, name: str, *, first: bool) -> bool:
+        return all(word in (self._subjects if first else self._heard) for word in _marks(name))
+
+    def _contradicts(self, content: str, carriers: Sequence[str]) -> bool:
+        """Whether the clause that says most of a fact denies it, or the fact denies what nobody denied."""
+        if _NOT.search(content):
+            return not any(clause.negated for clause in self._clauses) and not self._agreed
+        if _NEGATIVE.search(content):
+            return False
+        best = max(self._clauses, key=lambda clause: len(clause.words & set(carriers)), default=None)
+        return best is not None and best.negated and bool(best.words & set(carriers))
+
+
+def tidied(content: str) -> str:
+    """A fact as a sentence in the third person, on one line."""
+    line = " ".join(content.split()).strip(" \"'`*-•")
+    if _FIRST_PERSON.match(line):
+        line = third_person(spelled_out(line))
+    line = re.sub(r"^(?:the )?user\b", "The user", line, flags=re.IGNORECASE)
+    return f"{line}." if line and line[-1].isalnum() else line
+
+
+def is_worth_keeping(content: str) -> bool:
+    """Whether a sentence could be a memory at all: not a question, not about the assistant, not courtesy."""
+    return (
+        SHORTEST <= len(content) <= LONGEST
+        and not _ASKING.search(content)
+        and not _ABOUT_NOTHING.match(content)
+        and not re.search(r"[<>{}\[\]]|\.\.\.|…", content)
+    )
+
+
+def restates(content: str, known: str) -> bool:
+    """Whether a fact only words anew what is known: the same words in the same order, or fewer, and no turn in it."""
+    if sorted(_turns(content)) != sorted(_turns(known)):
+        return False
+    neutral = frozenset(terms(_NEUTRAL))
+    words = iter(_marks(known))
+    return all(word in words for word in _marks(content) if word not in neutral)
+
+
+@lru_cache(maxsize=1)
+def _telling() -> frozenset[str]:
+    return frozenset(terms(_TELLING))
+
+
+def _turns(text: str) -> list[str]:
+    return ["not" if found.lower() == "n't" else found.lower() for found in _TURN.findall(text)]
+
+
+def _earnest(text: str) -> Iterator[str]:
+    """The sentences somebody states: no questions, no requests, nothing supposed, quoted or pasted."""
+    for sentence in sentences(text):
+        if not _ASKING.search(sentence) and not _SUPPOSED.match(sentence) and not _REQUEST.match(sentence):
+            yield sentence
+
+
+def _confirmed(messages: Sequence[Message]) -> Iterator[str]:
+    """What others proposed or asked and the user agreed to in the next message."""
+    for before, message in pairwise(messages):
+        if message.by_user and not before.by_user and _AGREEING.match(message.text):
+            yield from filter(_PROPOSING.search, sentences(before.text))
+
+
+def _clauses(said: Iterable[str]) -> Iterator[_Clause]:
+    for sentence in said:
+        for clause in _CLAUSE.split(sentence):
+            yield _Clause(frozenset(_marks(clause)), _NOT.search(clause) is not None)
+
+
+def _marks(text: str) -> list[str]:
+    """The terms of a text, its numbers in figures."""
+    found = [_COUNTED.get(term, term) for term in terms(text)]
+    return [ordinal[1] if (ordinal := _ORDINAL.fullmatch(term)) else term for term in found]
+
+
+def _carriers(content: str) -> list[str]:
+    """The terms that carry what a fact tells, each once."""
+    return [term for term in dict.fromkeys(_marks(content)) if term not in _telling()]
+
+
+def _names_and_numbers(content: str, foreign: bool) -> Iterator[tuple[bool, str]]:
+    """What a fact must have exactly as it was said, and whether its sentence begins with it."""
+    words = re.findall(r"\w+", content)
+    large = capitalised(content)
+    for at, word in enumerate(words):
+        if any(sign.isdigit() for sign in word) or (
+            word in large and not _is_telling(word) and not (foreign and at < 3)  # "Der Nutzer ..."
+        ):
+            yield at == 0, word
+
+
+def _is_foreign(content: str) -> bool:
+    """Whether a sentence is hardly English, so that its function words and verb forms are not known."""
+    words = re.findall(r"\w+", content.lower())
+    return 4 * sum(map(_is_telling, words)) < len(words)
+
+
+def _is_telling(word: str) -> bool:
+    return all(term in _telling() for term in terms(word))
+
+
+def _near(word: str, said: set[str], reach: int) -> bool:
+    """Whether a word was said, or another form of it: "allergy" for "allergic"."""
+    if word in said:
+        return True
+    beginning = word[:reach]
+    return len(word) >= reach and word.isalpha() and any(other.startswith(beginning) for other in said)

@@ -1,0 +1,61 @@
+"""Model clients inside of our components: dumped without secrets, and loaded with a clear word where one is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from autogen_core import ComponentModel
+from autogen_core.models import ChatCompletionClient
+
+from ..core.lazy_regex import lazy
+from ..text.disclosure import without_secrets
+
+_MASK = "**********"
+_SECRET_NAME = lazy(r"(?:^|[_-])(?:api[_-]?key|key|token|secret|password|authorization|bearer)$", re.IGNORECASE)
+
+
+def check_client(client: object, what: str) -> ChatCompletionClient:
+    """A model client, or a complaint."""
+    if not isinstance(client, ChatCompletionClient):
+        raise ValueError(f"{what} must be an AutoGen ChatCompletionClient, not {type(client).__name__}.")
+    return client
+
+
+def dump_client(client: ChatCompletionClient) -> ComponentModel:
+    """The declarative form of a client, without secrets that AutoGen does not know as such, in headers for instance."""
+    dumped = client.dump_component()
+    return dumped.model_copy(update={"config": _without_secrets(dumped.config)})
+
+
+def load_client(config: ComponentModel, whose: str) -> ChatCompletionClient:
+    """The client that a configuration describes.
+
+    Raises:
+        ValueError: It was dumped without its key, as AutoGen does, and cannot work without.
+    """
+    masked = _masked(config.config)
+    if masked is not None:
+        raise ValueError(
+            f"The model client of {whose} ({config.provider}) was dumped without its {masked}: secrets are never written. "
+            f"Give the key by environment variable, such as OPENAI_API_KEY, and leave {masked} out when making the client; "
+            f"or make a new client here."
+        )
+    return ChatCompletionClient.load_component(config)
+
+
+def _without_secrets(value: Any, name: str = "") -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_secrets(inner, name) for inner in value]
+    is_secret = isinstance(value, str) and value and (_SECRET_NAME.search(name) or without_secrets(value) != value)
+    return _MASK if is_secret else value
+
+
+def _masked(value: Any, name: str = "") -> str | None:
+    """The name of the first secret that was left out of a dumped configuration."""
+    if isinstance(value, Mapping):
+        return next((found for key, inner in value.items() if (found := _masked(inner, str(key)))), None)
+    return name if value == _MASK else None

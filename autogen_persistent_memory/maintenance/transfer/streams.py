@@ -1,0 +1,147 @@
+"""Files and streams of lines, read and written page by page in threads, so that no file is ever in RAM as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from ...core import limits
+from ...core.errors import PersistentMemoryError
+from ...runtime import private_files
+from ...runtime.threads import in_thread
+
+T = TypeVar("T")
+File = str | os.PathLike[str] | IO[bytes] | IO[str]
+"""A path, or a stream that is open already, binary or text."""
+Write = Callable[[Iterable[str]], Awaitable[None]]
+
+_DESCRIPTOR = re.compile(r"/dev/(?:stdout|stderr)|/(?:dev|proc/self)/fd/(\d+)")
+"""The names that the system has for what this process has open already."""
+_PAGE_LINES = 500
+_PAGE_BYTES = 1 << 20
+
+
+@asynccontextmanager
+async def writing_lines(file: File) -> AsyncIterator[Write]:
+    """Write lines to a file or a stream. A file appears when it is complete; until then it is written beside its place.
+
+    It is for this user alone. A link is not followed, nor replaced.
+    """
+    if not isinstance(file, (str, os.PathLike)):
+        await in_thread(file.flush)
+        yield _writer(file, _name_of(file))
+        await _trying("written", _name_of(file), file.flush)
+        return
+    place, unfinished = await _trying("written", file, partial(_places, file))
+    stream = await _trying("written", file, partial(_opened, unfinished, is_new=unfinished != place))
+    try:
+        yield _writer(stream, file)
+        await _trying("written", file, lambda: _finish(stream, unfinished, place))
+    except BaseException:
+        await in_thread(lambda: _abandon(stream, unfinished, place))
+        raise
+
+
+def _places(file: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Where a file is to be, and where it is written until it is complete; a device or a pipe is written in its place."""
+    place = Path(os.path.abspath(file))
+    if _DESCRIPTOR.fullmatch(str(place)):
+        return place, place
+    private_files.refuse_link(place)
+    if place.exists() and not place.is_file():
+        return place, place
+    return place, place.with_name(f"{place.name}.{secrets.token_hex(4)}.unfinished")  # of this attempt alone
+
+
+def _opened(path: Path, *, is_new: bool) -> IO[bytes]:
+    if is_new:
+        return open(private_files.create(path), "wb")
+    named = _DESCRIPTOR.fullmatch(str(path))
+    if named is None:
+        return open(path, "wb")
+    number = named[1] or (1 if path.name == "stdout" else 2)
+    return open(os.dup(int(number)), "wb")  # opened again, a file would be written from its beginning
+
+
+def _finish(stream: IO[Any], unfinished: Path, place: Path) -> None:
+    stream.flush()
+    if unfinished != place:
+        os.fsync(stream.fileno())  # else, after a power failure, an empty file could stand in its place
+    stream.close()
+    if unfinished != place:
+        os.replace(unfinished, place)
+
+
+def _abandon(stream: IO[Any], unfinished: Path, place: Path) -> None:
+    with contextlib.suppress(OSError):  # what could not be written cannot be now either
+        stream.close()
+    if unfinished != place:
+        unfinished.unlink(missing_ok=True)
+
+
+def _writer(stream: IO[bytes] | IO[str], name: object) -> Write:
+    sink = _bytes_of(stream)
+    takes_text = hasattr(sink, "encoding")
+
+    async def write(lines: Iterable[str]) -> None:
+        def write_all() -> None:
+            text = "".join(lines)
+            sink.write(text if takes_text else text.encode("utf-8"))
+
+        await _trying("written", name, write_all)
+
+    return write
+
+
+def _bytes_of(stream: IO[bytes] | IO[str]) -> Any:
+    """The bytes below a text stream, such as sys.stdout, whose encoding may be another than ours."""
+    return getattr(stream, "buffer", stream)
+
+
+async def pages_of_lines(file: File) -> AsyncGenerator[list[str | bytes], None]:
+    """The lines of a file or a stream, some at a time."""
+    if not isinstance(file, (str, os.PathLike)):
+        async for page in _pages(_bytes_of(file), _name_of(file)):
+            yield page
+        return
+    stream = await _trying("read", file, partial(open, file, "rb"))
+    try:
+        async for page in _pages(stream, file):
+            yield page
+    finally:
+        await in_thread(stream.close)
+
+
+async def _pages(stream: Any, name: object) -> AsyncIterator[list[str | bytes]]:
+    while page := await _trying("read", name, lambda: _next_page(stream)):
+        yield page
+
+
+def _next_page(stream: Any) -> list[str | bytes]:
+    page: list[str | bytes] = []
+    size, longest = 0, limits.MAX_LINE_BYTES + 1  # the reader refuses a longer one
+    while len(page) < _PAGE_LINES and size < _PAGE_BYTES and (line := stream.readline(longest)):
+        page.append(line)
+        size += len(line)
+    return page
+
+
+def _name_of(file: IO[bytes] | IO[str]) -> object:
+    return getattr(file, "name", "the stream")
+
+
+async def _trying(done: str, name: object, call: Callable[[], T]) -> T:
+    try:
+        return await in_thread(call)
+    except OSError as error:
+        raise PersistentMemoryError(
+            f"{name} cannot be {done}: {error.strerror or error}. Check the path, its permissions and the space on its "
+            "disk, and run it again."
+        ) from error

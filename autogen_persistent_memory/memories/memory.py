@@ -1,0 +1,178 @@
+"""Both memories as one: what most people pass to an agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable
+from contextlib import aclosing, nullcontext
+from typing import Literal, TypeVar
+
+from autogen_core import Component
+from typing_extensions import Self
+
+from ..conversation.autogen_messages import Transcript, people_in, transcript
+from ..conversation.recorder import Recorder
+from ..conversation.team_resume import Resumable
+from ..core.checks import check_flag, check_session, optional_text
+from ..core.config import NoExtractorConfig, PersistentMemoryConfig, RecallPolicy
+from ..core.records import MemoryRecord, SessionInfo, new_session_name
+from ..extraction.extractor import Extractor, RuleExtractor
+from ..runtime.threads import in_thread
+from ..storage.protocol import MemoryStore
+from ..storage.stores import store_from_config
+from ..text.embeddings import Embedding, embedding_from_config
+from .explicit import RememberingMemory
+from .profile import ProfileMemory
+from .protocol import make_engine
+from .session import SessionMemory
+
+T = TypeVar("T")
+_USER = "user"
+
+
+class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
+    """Memory that outlives the process: `.profile` (long-term) and `.session` (this conversation) together.
+
+    Args:
+        namespace: Whose memory it is, such as `"user-42"` or `"prod/acme/user-42"`. Namespaces never see each other.
+        session: Which conversation; by default a new one, named by time.
+        store: Where it lives; by default an `EmbeddedStore` in `~/.autogen_memory`.
+        embedding: How text becomes vectors; by default `MiniLMEmbedding`.
+        policy: How memories are chosen and shown.
+        extractor: How facts are drawn from what is said: by default a `RuleExtractor`; None for not at all.
+        capture: Whether conversations are stored, and facts drawn from them.
+
+    Raises:
+        NamespaceError: The namespace or the session name is malformed.
+
+    Example:
+        >>> memory = PersistentMemory("user-42", session="monday")
+        >>> memory.profile.namespace, memory.session.session
+        ('user-42', 'monday')
+    """
+
+    component_config_schema = PersistentMemoryConfig
+    component_provider_override = "autogen_persistent_memory.PersistentMemory"
+
+    def __init__(
+        self,
+        namespace: str,
+        *,
+        session: str | None = None,
+        store: MemoryStore | None = None,
+        embedding: Embedding | None = None,
+        policy: RecallPolicy | None = None,
+        extractor: Extractor | Literal["rules"] | None = "rules",
+        capture: bool = True,
+    ) -> None:
+        engine = make_engine(namespace, store, embedding, policy)
+        if extractor is not None and extractor != "rules" and not isinstance(extractor, Extractor):
+            raise ValueError(f"extractor must be an extractor such as RuleExtractor(), or None, not {extractor!r}.")
+        self._given_session = None if session is None else check_session(session)
+        self._extractor = RuleExtractor() if extractor == "rules" else extractor
+        name = self._given_session or new_session_name(engine.clock())
+        self._recorder = Recorder(engine, name, self._extractor)
+        captured_by = self._recorder if check_flag(capture, "capture") else None
+        self._profile = ProfileMemory.on_engine(engine)
+        self._session = SessionMemory.on_engine(engine, name, captured_by)
+        super().__init__(engine, ["profile", "session"], captured_by=captured_by)
+
+    @property
+    def _scope(self) -> str:
+        return f"{self.namespace!r}, session={self._session.session!r}"
+
+    @property
+    def profile(self) -> ProfileMemory:
+        """The long-term part."""
+        return self._profile
+
+    @property
+    def session(self) -> SessionMemory:
+        """The conversation under way."""
+        return self._session
+
+    async def observe(self, stream: AsyncIterable[T], save: Resumable | None = None) -> AsyncGenerator[T, None]:
+        """Pass a `run_stream()` through, and capture every message in it as it comes.
+
+        Works inside `Console(...)`, for agents and teams, and together with `memory=[...]`: nothing is captured twice.
+        What cannot be stored or saved never breaks the stream.
+
+        Args:
+            stream: What `agent.run_stream(...)` or `team.run_stream(...)` gives.
+            save: The team or agent whose state is to be saved in the session, a team after every turn, so that
+                `session.load(team)` goes on even after the process was killed.
+
+        Example:
+            `await Console(memory.observe(team.run_stream(task="..."), save=team))`
+        """
+        async with nullcontext() if save is None else self._session.saving(save):
+            if self._captured_by is None:
+                async for item in stream:
+                    yield item
+                return
+            async with aclosing(self._captured_by.observe(stream)) as captured:
+                async for item in captured:
+                    yield item
+
+    async def extract(self, messages_or_text: Transcript, source: str | None = None) -> list[MemoryRecord]:
+        """Feed a finished transcript through capture and extraction; the facts that were found.
+
+        Args:
+            messages_or_text: A text, or messages of AutoGen in order, such as those of a `TaskResult`.
+            source: Who said it, where the messages do not tell; by default the user.
+
+        Raises:
+            ValueError: Something in it is neither a text nor a message.
+        """
+        names = self.policy.user_sources
+        speaker = optional_text(source, "source") or (_USER if _USER in names or not names else min(names))
+        said = await in_thread(lambda: transcript(messages_or_text, speaker))
+        return await self._recorder.tell(said, people_in(messages_or_text))
+
+    async def close(self) -> None:
+        """Flush and let go of the store. The memory opens itself again when it is used again."""
+        if self._captured_by is None:
+            await self._recorder.leave()
+        await super().close()
+
+    async def sessions(self) -> list[SessionInfo]:
+        """All conversations of the namespace, the one that was added to last first."""
+        return await self._engine.sessions()
+
+    async def delete_session(self, name: str) -> int:
+        """Delete a conversation for good: its messages and its saved state; how many messages are gone.
+
+        What was learned from it stays; `forget(session=name)` deletes that, too.
+        """
+        return await self._engine.clear_session(check_session(name))
+
+    async def clear(self) -> None:
+        """Delete the whole namespace for good: profile, history, values, and all sessions."""
+        if self._captured_by is not None:
+            await self._captured_by.catch_up()
+            self._captured_by.drop()
+        await self._engine.clear()
+
+    def _to_config(self) -> PersistentMemoryConfig:
+        return PersistentMemoryConfig(
+            namespace=self.namespace,
+            session=self._given_session,
+            store=self._engine.store.config,
+            embedding=self._engine.embedding.config,
+            policy=self.policy,
+            extractor=self._extractor.config if self._extractor else NoExtractorConfig(),
+            capture=self._captured_by is not None,
+        )
+
+    @classmethod
+    def _from_config(cls, config: PersistentMemoryConfig) -> Self:
+        from ..extraction.model_extraction import extractor_from_config
+
+        return cls(
+            config.namespace,
+            session=config.session,
+            store=store_from_config(config.store),
+            embedding=embedding_from_config(config.embedding),
+            policy=config.policy,
+            extractor=extractor_from_config(config.extractor),
+            capture=config.capture,
+        )

@@ -1,0 +1,387 @@
+"""AutoGen's `Memory` protocol over an engine: what the three memories have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import math
+from collections.abc import Coroutine, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from autogen_core import CancellationToken
+from autogen_core.memory import Memory, MemoryContent, MemoryMimeType, MemoryQueryResult, UpdateContextResult
+from autogen_core.model_context import ChatCompletionContext
+from typing_extensions import Self
+
+from ..conversation.block import break_words, paste
+from ..conversation.recorder import Recorder
+from ..conversation.session_recap import Recap
+from ..conversation.turn import Turn
+from ..core.checks import (
+    check_count,
+    check_flag,
+    check_namespace,
+    check_share,
+    check_time,
+    decode_json,
+    encode_json,
+    require_text,
+)
+from ..core.config import RecallPolicy
+from ..core.errors import PersistentMemoryError
+from ..core.records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, draft, select, utc_now
+from ..retrieval.engine import Engine
+from ..runtime.deadlines import CLOSING_SECONDS, within
+from ..runtime.threads import in_thread_if_long
+from ..storage.availability import automatic
+from ..storage.protocol import MemoryStore, ShelfName
+from ..storage.stores import EmbeddedStore
+from ..text.embeddings import Embedding, MiniLMEmbedding
+
+logger = logging.getLogger("autogen_persistent_memory")
+
+T = TypeVar("T")
+_SPARE = 10
+"""How many more hits are looked at than a recall returns, for those that tell the same."""
+_QUERY_KEYWORDS = ("limit", "kinds", "tags", "session", "min_score", "max_tokens", "at", "reinforce")
+
+
+def make_engine(
+    namespace: str, store: MemoryStore | None, embedding: Embedding | None, policy: RecallPolicy | None
+) -> Engine:
+    """The engine of a memory, with the defaults filled in. Does no I/O."""
+    if policy is not None and not isinstance(policy, RecallPolicy):
+        raise ValueError(f"policy must be a RecallPolicy, not {type(policy).__name__}.")
+    if store is not None and not (hasattr(store, "connect") and hasattr(store, "config")):
+        raise ValueError(f"store must be a store such as EmbeddedStore('folder'), not {store!r}.")
+    if embedding is not None and not isinstance(embedding, Embedding):
+        raise ValueError(f"embedding must be an embedding such as CallableEmbedding(fn, id='...'), not {embedding!r}.")
+    return Engine(
+        check_namespace(namespace),
+        store or EmbeddedStore(),
+        embedding or MiniLMEmbedding(),
+        policy or RecallPolicy(),
+        clock=utc_now,
+    )
+
+
+class EngineMemory(Memory):
+    """A memory that recalls from some shelves of an engine, stores on the first of them, and may capture what is said."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        shelves: Sequence[ShelfName],
+        *,
+        session: str | None = None,
+        captured_by: Recorder | None = None,
+        recap: Recap | None = None,
+    ) -> None:
+        self._engine = engine
+        self._shelves = tuple(shelves)
+        self._only_session = session
+        store = engine.store.config.model_dump_json()
+        identity = "\n".join((type(self).__name__, store, engine.namespace, session or ""))
+        block_id = hashlib.sha256(identity.encode()).hexdigest()[:12]
+        self._captured_by = captured_by
+        self._recap = recap
+        self._turn = Turn(
+            engine, self._shelves, Selection(session=session), block_id, listener=captured_by, recap=recap
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._scope}, store={self._engine.store!r})"
+
+    @property
+    def _scope(self) -> str:
+        """Whose memory it is, as its constructor is told."""
+        return repr(self.namespace)
+
+    @property
+    def namespace(self) -> str:
+        """Whose memories these are."""
+        return self._engine.namespace
+
+    @property
+    def policy(self) -> RecallPolicy:
+        """How memories are chosen, ranked and shown."""
+        return self._engine.policy
+
+    async def add(self, content: MemoryContent, cancellation_token: CancellationToken | None = None) -> None:
+        """Store text, Markdown or a JSON dict. The caller's object and its metadata stay untouched.
+
+        Raises:
+            ValueError: Images and bytes are not stored, nor is a blank text.
+            asyncio.CancelledError: The token was cancelled.
+        """
+        text, mime_type = _stored_form(content)
+        item = self._draft(text, metadata=content.metadata, mime_type=mime_type)
+        await cancellable(self._engine.remember(self._shelves[0], [item]), cancellation_token)
+
+    async def query(
+        self, query: str | MemoryContent, cancellation_token: CancellationToken | None = None, **kwargs: Any
+    ) -> MemoryQueryResult:
+        """Recall, in AutoGen's terms. Takes the keywords of `recall()`: limit, kinds, tags, session, min_score, …
+
+        A blank query means nothing in particular: it gives the newest and most used memories.
+
+        Each result's metadata is the caller's own, and over it `id`, `score`, `kind`, `created_at` and more as plain
+        strings and numbers.
+
+        Raises:
+            ValueError: A keyword is unknown or its value is no good.
+            asyncio.CancelledError: The token was cancelled.
+        """
+        check_keywords(kwargs, "query()")
+        asked = query.content if isinstance(query, MemoryContent) else query
+        if isinstance(asked, str) and not asked.strip():
+            work = self._find(None, **kwargs)
+        else:
+            work = self.recall(_stored_form(query)[0] if isinstance(query, MemoryContent) else query, **kwargs)
+        found = await cancellable(work, cancellation_token)
+        return MemoryQueryResult(results=[to_content(hit) for hit in found.hits])
+
+    async def recall(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        kinds: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        session: str | None = None,
+        min_score: float | None = None,
+        max_tokens: int | None = None,
+        at: datetime | None = None,
+        reinforce: bool = False,
+    ) -> Recall:
+        """Find what answers a question, best first.
+
+        Args:
+            query: The question.
+            limit: At most so many memories; by default `policy.limit` (5).
+            kinds: Only memories of these kinds.
+            tags: Only memories with all of these tags.
+            session: Only memories from this session; by default from all.
+            min_score: Only memories of at least this confidence; by default there is no threshold.
+            max_tokens: Only as many as fit into this budget.
+            at: What was believed at this time.
+            reinforce: Count the memories found as used, as injection does.
+
+        Raises:
+            ValueError: An argument is no good.
+            PersistentMemoryError: The memories could not be searched.
+        """
+        return await self._find(
+            require_text(query, "query"),
+            limit=limit,
+            kinds=kinds,
+            tags=tags,
+            session=session,
+            min_score=min_score,
+            max_tokens=max_tokens,
+            at=at,
+            reinforce=reinforce,
+        )
+
+    async def _find(
+        self,
+        query: str | None,
+        *,
+        limit: int | None = None,
+        kinds: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        session: str | None = None,
+        min_score: float | None = None,
+        max_tokens: int | None = None,
+        at: datetime | None = None,
+        reinforce: bool = False,
+    ) -> Recall:
+        counts_as_use = check_flag(reinforce, "reinforce")
+        count = self.policy.limit if limit is None else check_count(limit, "limit")
+        least = 0.0 if min_score is None else check_share(min_score, "min_score")
+        budget = None if max_tokens is None else check_count(max_tokens, "max_tokens")
+        selection = self._within_scope(select(kinds=kinds, tags=tags, session=session))
+        then = check_time(at, "at")
+        if query is None:
+            hits = await self._engine.browse(self._shelves, limit=count + _SPARE, selection=selection, at=then)
+        else:
+            hits = await self._engine.recall(query, self._shelves, limit=count + _SPARE, selection=selection, at=then)
+        found = [hit for hit in hits if hit.score >= least]
+        block = await in_thread_if_long(_length(found), lambda: paste(found, count, budget, self.policy))
+        if counts_as_use:
+            self._engine.reinforce(block.hits)
+        return Recall(query=query or "", hits=block.hits, text=block.text)
+
+    def _within_scope(self, selection: Selection) -> Selection:
+        if self._only_session is not None and selection.session not in (None, self._only_session):
+            raise ValueError(
+                f"This memory is of the session {self._only_session!r} alone, not of {selection.session!r}."
+            )
+        return selection._replace(session=self._only_session or selection.session)
+
+    async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
+        """Show the model what is relevant to what the user asks, as one block that is replaced each turn.
+
+        Called by AutoGen before every turn. Never raises (but see `policy.strict`), never waits longer for memory than
+        `policy.deadline` (and `policy.opening_deadline` once, for a local store and model to open).
+        """
+        hits = await self._turn.update(model_context)
+        words = self.policy.guard_words
+        guarded = await in_thread_if_long(_length(hits), lambda: [_guarded(to_content(hit), words) for hit in hits])
+        return UpdateContextResult(memories=MemoryQueryResult(results=guarded))
+
+    async def flush(self) -> None:
+        """Wait until everything that was said is stored, the last replies included, and what is expired is deleted.
+
+        Models that draw facts from it or summarise it get ten seconds more, and then go on in the background.
+
+        Raises:
+            PersistentMemoryError: It cannot be stored now. It is kept, and tried again.
+        """
+        if self._captured_by is not None:
+            await self._captured_by.catch_up()
+        await self._engine.flush()
+        if not await self._read(CLOSING_SECONDS):
+            logger.warning(
+                "What was said is stored, but models have not read all of it within %g s; that goes on in the background.",
+                CLOSING_SECONDS,
+            )
+
+    async def close(self) -> None:
+        """Flush and let go of the store. The memory opens itself again when it is used again."""
+        try:
+            with automatic():
+                await within(CLOSING_SECONDS, self._take_in())
+        except (PersistentMemoryError, asyncio.TimeoutError) as error:
+            reason = str(error) or "it took too long"
+            self._engine.log_trouble("Not everything that was said could be stored and read before closing: %s", reason)
+        finally:
+            if self._captured_by is not None:
+                await self._captured_by.keep()
+                await self._captured_by.leave()
+            if self._recap is not None:
+                await self._recap.leave()
+            await self._engine.close()
+
+    async def _take_in(self) -> None:
+        if self._captured_by is not None:
+            await self._captured_by.catch_up()
+        await self._read()
+
+    async def _read(self, seconds: float = math.inf) -> bool:
+        """Let models read what was said, and wait so long for them; whether they have."""
+        readers = [reader for reader in (self._captured_by, self._recap) if reader is not None]
+        return all([await reader.read(seconds) for reader in readers])
+
+    async def open(self) -> None:
+        """Open the memory now rather than on first use, so that what is wrong with its setup ends the program at start-up.
+
+        `async with` does the same. What is open already is not opened again. A server that cannot be reached within
+        `policy.deadline`, or an embedding that cannot be loaded for now, is only a warning: agents go on without memory until
+        it is there.
+
+        Raises:
+            StoreLockedError: Another process has the folder.
+            EmbeddingMismatchError: The namespace was written with another embedding.
+            SchemaVersionError: A newer version wrote it.
+            StoreUnavailableError: A folder cannot be opened.
+        """
+        await self._engine.open()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    def _draft(self, content: str, **fields: Any) -> Draft:
+        return draft(content, **fields)
+
+
+def check_keywords(given: Mapping[str, object], what: str) -> None:
+    """Refuse keywords that `recall()` does not take."""
+    unknown = [keyword for keyword in given if keyword not in _QUERY_KEYWORDS]
+    if unknown:
+        raise ValueError(f"{what} knows no {', '.join(unknown)}; it takes {', '.join(_QUERY_KEYWORDS)}.")
+
+
+def to_content(hit: MemoryHit) -> MemoryContent:
+    """A hit as AutoGen's `MemoryContent`."""
+    record = hit.record
+    ours = {
+        "id": record.id,
+        "score": hit.score,
+        "similarity": hit.similarity,
+        "recency": hit.recency,
+        "frequency": hit.frequency,
+        "kind": record.kind,
+        "tags": list(record.tags),
+        "key": record.key,
+        "source": record.source,
+        "session": record.session,
+        "origin": record.origin,
+        "created_at": record.created_at.isoformat(),
+    }
+    return MemoryContent(
+        content=decode_json(record.content) if record.mime_type == JSON else hit.content,
+        mime_type=MemoryMimeType(record.mime_type),
+        metadata={**record.metadata, **{name: value for name, value in ours.items() if value is not None}},
+    )
+
+
+def _length(hits: Sequence[MemoryHit]) -> int:
+    return sum(len(hit.record.content) for hit in hits)
+
+
+def _stored_form(content: MemoryContent) -> tuple[str, str]:
+    """The text that is stored for a content, and its MIME type."""
+    if not isinstance(content, MemoryContent):
+        raise ValueError(f"Give a MemoryContent, not a {type(content).__name__}.")
+    given = content.mime_type
+    mime_type = given.value if isinstance(given, MemoryMimeType) else given
+    if mime_type not in MIME_TYPES:
+        raise ValueError(
+            f"Content of type {mime_type} cannot be remembered; only {', '.join(MIME_TYPES)} can. Describe it in words."
+        )
+    if mime_type == JSON:
+        if not isinstance(content.content, dict):
+            raise ValueError(f"JSON content must be a dict, not {type(content.content).__name__}.")
+        return encode_json(content.content, "JSON content"), mime_type
+    if not isinstance(content.content, str):
+        raise ValueError(
+            f"Content of type {mime_type} must be a str, not {type(content.content).__name__}. Images and bytes cannot "
+            "be remembered; describe them in words."
+        )
+    return require_text(content.content, "content"), mime_type
+
+
+def _guarded(content: MemoryContent, words: Sequence[str]) -> MemoryContent:
+    """A copy for AutoGen's event, whose text AutoGen's text terminations search for words such as TERMINATE."""
+
+    def guard(value: Any) -> Any:
+        if isinstance(value, str):
+            return break_words(value, words)
+        if isinstance(value, Mapping):
+            return {guard(key): guard(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [guard(item) for item in value]
+        return value
+
+    return MemoryContent(
+        content=guard(content.content), mime_type=content.mime_type, metadata=guard(content.metadata or {})
+    )
+
+
+async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken | None) -> T:
+    """The result of the work, unless the token is cancelled first."""
+    if token is None:
+        return await work
+    if token.is_cancelled():
+        work.close()
+        raise asyncio.CancelledError
+    task = asyncio.ensure_future(work)
+    token.link_future(task)
+    return await task

@@ -1,0 +1,121 @@
+"""Which hits say something that the ones before them do not. Pure functions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from ..core.records import MemoryHit, MemoryRecord, told_facts
+from ..text.passages import is_covered
+from ..text.statements import statement
+from ..text.words import terms
+from .ranking import relevance
+
+_LIKENESS_COSTS = 0.2
+"""What a hit loses if it has all its words in common with one chosen before: as much as what is clearly less relevant."""
+_LONG = 2_000
+_COMPARED = 60
+_FILLERS = frozenset(("really", "actually", "definitely", "absolutely", "totally", "quite", "also"))
+_SAME_PERSON = {"the": "", "i": "", "user": "", "my": "", "user's": "", "am": "is", "have": "has"}
+
+
+def varied(hits: Iterable[MemoryHit], wanted: int) -> list[MemoryHit]:
+    """The hits, the most relevant first, without repetitions.
+
+    Among twice as many as are wanted, one that is much like another comes after those that are nearly as relevant and say
+    something else. It repeats the other if it is the same statement, but for who is called what and for fillers, from the
+    same speaker.
+    """
+    left = _distinct(sorted(hits, key=relevance, reverse=True))
+    worth = [relevance(hit) for hit in left]
+    vocabularies = [_vocabulary(hit.content[:_LONG]) for hit in left[:_COMPARED]]
+    likeness = [0.0] * len(vocabularies)
+    chosen: list[MemoryHit] = []
+    remaining = list(range(len(vocabularies)))
+    while remaining and len(chosen) < 2 * wanted:
+        best = max(remaining, key=lambda at: worth[at] - _LIKENESS_COSTS * likeness[at])
+        remaining.remove(best)
+        chosen.append(left[best])
+        for other in remaining:
+            likeness[other] = max(likeness[other], _likeness(vocabularies[other], vocabularies[best]))
+    return chosen + [left[at] for at in remaining] + left[_COMPARED:]
+
+
+def told_once(hits: Sequence[MemoryHit]) -> list[MemoryHit]:
+    """Return the hits without a message that facts among them cover, or else without the facts that it tells.
+
+    A message that stays takes the place of the best of its facts.
+    """
+    place = {hit.record.id: number for number, hit in enumerate(hits)}
+    gone: set[str] = set()
+    for hit in hits:
+        facts = [id for id in told_facts(hit.record) if id in place]
+        if not facts:
+            continue
+        if is_covered(hit.content, [hits[place[id]].content for id in facts]):
+            gone.add(hit.record.id)
+        else:
+            told = [id for id in facts if _still_tells(hit, id)]
+            gone.update(told)
+            place[hit.record.id] = min(place[id] for id in (hit.record.id, *told))
+    return sorted((hit for hit in hits if hit.record.id not in gone), key=lambda hit: place[hit.record.id])
+
+
+def _still_tells(message: MemoryHit, fact: str) -> bool:
+    if message.excerpt is None:
+        return True
+    start, end = told_facts(message.record)[fact] or (0, 0)
+    return message.record.content[start:end] in message.excerpt
+
+
+def first_told_once(hits: Sequence[MemoryHit], wanted: int) -> Sequence[MemoryHit]:
+    """Return the first of the hits, as many as it takes for `told_once` to leave as many as are wanted."""
+    size = fitting = min(wanted, len(hits))
+    while True:
+        left = len(told_once(hits[:size]))
+        fitting = size if left <= wanted else fitting
+        if left >= wanted or size == len(hits):
+            return hits[:fitting]
+        size = min(size + wanted - left, len(hits))
+
+
+def _distinct(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
+    """The hits without those that state what one before them does; a fact takes the place of a message that states it."""
+    kept: list[MemoryHit] = []
+    stating: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for hit in hits:
+        said = in_any_person(hit.content) if len(hit.content) <= _LONG else ()
+        same = next((at for at in stating[said] if said and _may_be_one(kept[at].record, hit.record)), None)
+        if same is None:
+            stating[said].append(len(kept))
+            kept.append(hit)
+        elif kept[same].record.kind == "interaction" and hit.record.kind != "interaction":
+            kept[same] = hit
+    return kept
+
+
+def _may_be_one(one: MemoryRecord, other: MemoryRecord) -> bool:
+    """Return whether two who state the same may be the same speaker."""
+    return one.source is None or other.source is None or one.source == other.source
+
+
+@lru_cache(maxsize=2048)
+def _vocabulary(text: str) -> frozenset[str]:
+    return frozenset(terms(text))
+
+
+@lru_cache(maxsize=2048)
+def in_any_person(content: str) -> tuple[str, ...]:
+    """Return what a text states of the user or of who speaks, the same in the first and the third person."""
+    words = [_SAME_PERSON.get(word.lower(), word) for word in statement(content)]
+    words = [word for word in words if word and word.lower() not in _FILLERS]
+    if words and words[0].endswith("s") and words[0].islower():
+        words[0] = words[0][:-1]  # "loves", as "love"
+    return tuple(words)
+
+
+def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
+    """The share of their words that both have."""
+    common = len(one & other)
+    return common / max(1, len(one) + len(other) - common)

@@ -1,0 +1,423 @@
+"""Keyword search over the memories of a namespace, in RAM: BM25, and what surrounds a memory in its session.
+
+The index is a cache of what is in the store. It grows and shrinks memory by memory, without a rebuild: a term's
+postings are numpy arrays with room at the end. Compared: bm25s and rank-bm25 cannot add to an index, SQLite's FTS5 takes
+sixty times as long for a query over 100,000 memories.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..text.words import (
+    STOP_WORDS,
+    capitalised,
+    each_term,
+    has_terms,
+    is_english,
+    is_name,
+    names_within,
+    says_when,
+    terms,
+)
+from .columns import Column, larger
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.floating[Any]]
+    Slots = NDArray[np.integer[Any]]
+
+_K1, _B = 0.9, 0.4
+# What a memory's neighbours in its session add to its own score: a memory often answers or goes on from the one before.
+_PREVIOUS, _BEFORE_THAT, _NEXT, _ANSWERED = 0.3, 0.2, 0.2, 0.35
+_HIGHEST = 1.0
+_MUCH_WASTE = 1_000
+_LONGEST = 1_000_000
+"""Characters by which a memory is found."""
+_MOST_TERMS = 50_000
+"""Different terms by which a memory is found. More has no prose of that length, but pasted data has."""
+_NOTHING = 1e-4
+WEIGHED = ("keywords", "session", "neighbours", "particulars", "speaker", "question")
+"""What the index knows that speaks for a memory."""
+_SHARPNESS = 2.5
+"""A memory that holds half of the question's words is worth much less than half of one that holds them all."""
+
+
+class Words(NamedTuple):
+    """What the index keeps of a memory's text."""
+
+    counts: Mapping[str, int]
+    names: Set[str]
+    names_within: tuple[str, ...]
+    says_when: bool
+    asks: bool
+
+
+def words_of(text: str, *, date: str = "", speaker: str | None = None) -> Words:
+    """Read a memory, which takes long if it is: do it before the index is locked. It is found by its date as well."""
+    asks = text.rstrip().endswith("?")
+    text = text[:_LONGEST]
+    counts: Counter[str] = Counter()
+    for term in each_term(f"{speaker or ''} {date} {text}"):
+        if term in counts or len(counts) < _MOST_TERMS:
+            counts[term] += 1
+    names = capitalised(f"{date} {text}")
+    if speaker is not None:
+        names.add(speaker)
+    return Words(counts, names, tuple(names_within(text)), says_when(text), asks)
+
+
+class KeywordIndex:
+    """Finds memories by their words, and knows what else speaks for them. Not safe for use by several threads at once.
+
+    A memory has a slot, which it keeps until it is removed; no other gets it.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[str, int] = {}
+        self._size = 0  # how many slots were given
+        self._terms: list[tuple[str, ...]] = []
+        self._names: list[tuple[str, ...]] = []
+        self._names_within: list[tuple[str, ...]] = []
+        self._postings: dict[str, _Posting] = {}
+        self._lengths, self._previous, self._following = Column("f4"), Column("i4"), Column("i4")
+        self._asks, self._session_of, self._shelf_of = Column("f4"), Column("i4"), Column("i4")
+        self._says_when, self._is_message, self._particulars = Column("?"), Column("?"), Column("i4")
+        self._speaker_of = Column("i4")
+        self._total_length = 0
+        self._sessions: dict[str, int] = {}
+        self._in_session: list[list[tuple[Any, int]]] = []
+        self._orders: list[Any] = []
+        self._shelves: dict[str, int] = {}
+        self._capitalised: Counter[str] = Counter()
+        self._speakers: Counter[str] = Counter()
+        self._speaker_numbers: dict[str | None, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether more memories were removed than there are, so that a new index would be much smaller."""
+        return self._size > 2 * len(self) + _MUCH_WASTE
+
+    @property
+    def slots(self) -> Mapping[str, int]:
+        """The slot of each memory, by its id."""
+        return self._slots
+
+    def put(
+        self,
+        id: str,
+        text: str,
+        *,
+        shelf: str,
+        is_message: bool = False,
+        date: str = "",
+        speaker: str | None = None,
+        session: str | None = None,
+        order: Any = None,
+    ) -> None:
+        """Read a memory, and `insert` it."""
+        words = words_of(text, date=date, speaker=speaker)
+        self.insert(id, words, shelf=shelf, is_message=is_message, speaker=speaker, session=session, order=order)
+
+    def insert(
+        self,
+        id: str,
+        words: Words,
+        *,
+        shelf: str,
+        is_message: bool = False,
+        speaker: str | None = None,
+        session: str | None = None,
+        order: Any = None,
+    ) -> None:
+        """Add a memory, or replace it. Within a session, `order` tells what follows what."""
+        slot = self._slots.get(id)
+        if slot is None:
+            slot = self._slots[id] = self._size
+            self._size += 1
+            for blank in (self._terms, self._names, self._names_within):
+                blank.append(())
+            self._orders.append(None)
+        else:
+            self._empty(slot)
+        counts = words.counts
+        if speaker is not None:
+            self._speakers[speaker] += 1
+            if self._speakers[speaker] == 1:
+                self._recount_particulars(speaker)
+        self._terms[slot] = tuple(counts)
+        self._names[slot] = (speaker or "", *words.names)
+        self._names_within[slot] = words.names_within
+        self._speaker_of.put(slot, self._speaker_numbers.setdefault(speaker, len(self._speaker_numbers)))
+        self._says_when.put(slot, words.says_when)
+        self._is_message.put(slot, is_message)
+        self._particulars.put(slot, self._count_particulars(slot))
+        self._capitalised.update(words.names)
+        length = sum(counts.values())
+        self._total_length += length
+        self._lengths.put(slot, length)
+        self._asks.put(slot, words.asks)
+        self._shelf_of.put(slot, self._shelves.setdefault(shelf, len(self._shelves)))
+        self._previous.put(slot, -1)
+        self._following.put(slot, -1)
+        for term, count in counts.items():
+            posting = self._postings.get(term)
+            if posting is None:
+                posting = self._postings[term] = _Posting()
+            posting.add(slot, count)
+        self._orders[slot] = order
+        self._session_of.put(slot, -1 if session is None else self._join(session, order, slot))
+
+    def remove(self, id: str) -> None:
+        """Take a memory out, if it is in."""
+        slot = self._slots.pop(id, None)
+        if slot is not None:
+            self._empty(slot)
+
+    def _empty(self, slot: int) -> None:
+        for term in self._terms[slot]:
+            posting = self._postings[term]
+            posting.remove(slot)
+            if not posting.size:
+                del self._postings[term]
+        speaker, *names = self._names[slot]
+        self._capitalised.subtract(names)
+        self._speakers[speaker] -= bool(speaker)
+        self._total_length -= int(self._lengths.view[slot])
+        self._terms[slot], self._names[slot], self._names_within[slot] = (), (), ()
+        session = int(self._session_of.view[slot])
+        if session >= 0:
+            chain = self._in_session[session]
+            del chain[bisect_left(chain, (self._orders[slot], slot))]
+            before, after = int(self._previous.view[slot]), int(self._following.view[slot])
+            self._link(before, after)
+            self._previous.view[slot] = self._following.view[slot] = -1
+
+    def _join(self, session: str, order: Any, slot: int) -> int:
+        number = self._sessions.setdefault(session, len(self._in_session))
+        if number == len(self._in_session):
+            self._in_session.append([])
+        chain = self._in_session[number]
+        at = bisect_left(chain, (order, slot))
+        before = chain[at - 1][1] if at > 0 else -1
+        after = chain[at][1] if at < len(chain) else -1
+        insort(chain, (order, slot))
+        self._link(before, slot)
+        self._link(slot, after)
+        return number
+
+    def _link(self, before: int, after: int) -> None:
+        if before >= 0:
+            self._following.view[before] = after
+        if after >= 0:
+            self._previous.view[after] = before
+
+    def weigh(self, slots: Slots, nearness: Floats, matches: KeywordMatches, named: Iterable[str] = ()) -> Floats:
+        """What speaks for the memories in these slots, beside how near they are in meaning: a column each, a row of `WEIGHED`.
+
+        How well its words match, and those of its session; how near those of them are that stand right before and after it in
+        its session; how many particulars it tells, as a message: whether it says when, and whether it names something;
+        whether one of the named speakers says it; whether it asks.
+        """
+        import numpy as np
+
+        near = dict(zip(slots.tolist(), nearness.tolist(), strict=True))
+        neighbours = [
+            near.get(before, 0.0) + near.get(after, 0.0)
+            for before, after in zip(self._previous.view[slots].tolist(), self._following.view[slots].tolist())
+        ]
+        numbers = [self._speaker_numbers[name] for name in named if name in self._speaker_numbers]
+        weighed: Floats = np.zeros((len(WEIGHED), len(slots)))
+        weighed[:2] = matches.of(slots)
+        weighed[2] = neighbours
+        weighed[3] = self._particulars.view[slots]
+        if numbers:
+            weighed[4] = np.isin(self._speaker_of.view[slots], numbers)
+        weighed[5] = self._asks.view[slots]
+        return weighed
+
+    def _count_particulars(self, slot: int) -> int:
+        if not self._is_message.view[slot]:
+            return 0
+        names_something = any(self._speakers.get(name, 0) <= 0 for name in self._names_within[slot])
+        return int(self._says_when.view[slot]) + names_something
+
+    def _recount_particulars(self, speaker: str) -> None:
+        """A name that is a speaker's says nothing any more."""
+        for slot, names in enumerate(self._names_within):
+            if speaker in names:
+                self._particulars.view[slot] = self._count_particulars(slot)
+
+    def speakers_named(self, query: str) -> set[str]:
+        """The known speakers whose names, which have a capital, stand in the query."""
+        return {
+            name
+            for name, count in self._speakers.items()
+            if count > 0 and name in query and is_name(name) and re.search(rf"\b{re.escape(name)}\b", query)
+        }
+
+    def as_said(self, query: str) -> str:
+        """The query as the speakers it names would put it, who say "I" where others say their names.
+
+        Names that a tenth of all memories hold say nothing here and are left out.
+        """
+        said, english = query, is_english(query)
+        for name in sorted(self.speakers_named(query), key=len, reverse=True):
+            said = re.sub(rf"\b{re.escape(name)}(?:['’]s\b|(?<=s)['’])", "my" if english else "", said)
+            said = re.sub(rf"\b{re.escape(name)}\b", "I" if english else "", said)
+        common = max(5, len(self) / 10)
+        empty = [
+            re.escape(name)
+            for name in capitalised(said)
+            if self._capitalised.get(name, 0) > common and name.casefold() not in STOP_WORDS
+        ]
+        if empty:
+            said = re.sub(rf"\b(?:{'|'.join(empty)})\b(?:['’]s)?", "", said)
+        return " ".join(said.split()) if has_terms(said) else query
+
+    def search(self, query: str) -> KeywordMatches:
+        """How well each memory holds the words of a query."""
+        import numpy as np
+
+        own: Floats = np.zeros(self._size + 1, dtype=np.float32)  # one more, for -1: no such memory
+        sessions: Floats = np.zeros(len(self._in_session) + 1, dtype=np.float32)  # likewise
+        reachable = reachable_by_session = 0.0
+        average = self._total_length / max(1, len(self))
+        for term in set(terms(query)):
+            posting = self._postings.get(term)
+            weight = _rarity(posting.size if posting else 0, len(self))
+            reachable += weight
+            if posting is None:
+                reachable_by_session += _rarity(0, len(self._in_session))
+                continue
+            slots, counts = posting.slots, posting.counts
+            relative = self._lengths.view[slots] * (_K1 * _B / max(1.0, average)) + _K1 * (1 - _B)
+            own[slots] += counts * (weight * (_K1 + 1)) / (counts + relative)
+            within = self._session_of.view[slots]
+            touched = np.bincount(within[within >= 0]).nonzero()[0]
+            rarity = _rarity(len(touched), len(self._in_session))
+            sessions[touched] += rarity
+            reachable_by_session += rarity
+        sessions /= max(reachable_by_session, 1e-9)
+        return KeywordMatches(self, self._with_neighbours(own, reachable), sessions)
+
+    def _with_neighbours(self, own: Floats, reachable: float) -> Floats:
+        """What each memory's own words and those around it in its session are worth. Uses up what it is given."""
+        import numpy as np
+
+        holders = (own != 0).nonzero()[0]  # several times as fast as that of the numbers themselves
+        words = np.minimum(own[holders] / max(reachable, 1e-9), 1)  # to hold a word twice does not make up for another
+        own[holders] = words
+        following = self._following.view[holders]
+        # A memory has one neighbour on either side, so none receives twice.
+        own[following] += (_PREVIOUS + _ANSWERED * self._asks.view[holders]) * words
+        own[np.where(following >= 0, self._following.view[following], -1)] += _BEFORE_THAT * words
+        own[self._previous.view[holders]] += _NEXT * words
+        own[-1] = 0
+        touched = (own != 0).nonzero()[0]
+        own[touched] = np.minimum(own[touched], _HIGHEST) ** _SHARPNESS
+        return own[:-1]
+
+
+class KeywordMatches:
+    """What a search found: for each memory how well its words match, and how well those of its whole session do.
+
+    Stays valid while the index goes on changing.
+    """
+
+    def __init__(self, index: KeywordIndex, keywords: Floats, sessions: Floats) -> None:
+        self._index = index
+        self._keywords = keywords
+        self._sessions = sessions  # and 0 at the end, for those that have none
+
+    def are_of(self, index: KeywordIndex) -> bool:
+        """Whether it is that index that was searched."""
+        return self._index is index
+
+    def of(self, slots: Slots) -> tuple[Floats, Floats]:
+        """Of the memories in these slots how well they match, and how well their sessions do; 0 for those written since."""
+        import numpy as np
+
+        known = slots < len(self._keywords)
+        if not known.all():
+            keywords, sessions = np.zeros(len(slots)), np.zeros(len(slots))
+            if known.any():
+                keywords[known], sessions[known] = self.of(slots[known])
+            return keywords, sessions
+        return self._keywords[slots], self._of_sessions(slots)
+
+    def or_better(self, other: KeywordMatches) -> KeywordMatches:
+        """For each memory the better of two matches, of searches one right after the other."""
+        import numpy as np
+
+        return KeywordMatches(
+            self._index,
+            np.maximum(self._keywords, other._keywords),
+            np.maximum(self._sessions, other._sessions),
+        )
+
+    def best(self, count: int, shelves: Sequence[str], session_weight: float) -> dict[str, list[int]]:
+        """The slots of the best matches on each of these shelves."""
+        import numpy as np
+
+        index = self._index
+        slots = (self._keywords > _NOTHING).nonzero()[0]
+        shelf_of = index._shelf_of.view[slots]
+        score = self._keywords[slots] + session_weight * self._of_sessions(slots)
+        best: dict[str, list[int]] = {}
+        for shelf in shelves:
+            there = (shelf_of == index._shelves.get(shelf, -1)).nonzero()[0]
+            if len(there) > count:
+                there = there[np.argpartition(score[there], -count)[-count:]]
+            best[shelf] = slots[there].tolist()
+        return best
+
+    def _of_sessions(self, slots: Slots) -> Floats:
+        import numpy as np
+
+        none = len(self._sessions) - 1
+        found: Floats = self._sessions[np.minimum(self._index._session_of.view[slots], none)]  # also if it is newer
+        return found
+
+
+class _Posting:
+    """In which memories a term stands, and how often."""
+
+    __slots__ = ("_counts", "_slots", "size")
+
+    def __init__(self) -> None:
+        self._slots, self._counts = larger(None, "i4"), larger(None, "f4")
+        self.size = 0
+
+    @property
+    def slots(self) -> Any:
+        return self._slots[: self.size]
+
+    @property
+    def counts(self) -> Any:
+        return self._counts[: self.size]
+
+    def add(self, slot: int, count: int) -> None:
+        if self.size == len(self._slots):
+            self._slots, self._counts = larger(self._slots, "i4"), larger(self._counts, "f4")
+        self._slots[self.size], self._counts[self.size] = slot, count
+        self.size += 1
+
+    def remove(self, slot: int) -> None:
+        (position,) = (self.slots == slot).nonzero()[0]
+        self.size -= 1
+        self._slots[position], self._counts[position] = self._slots[self.size], self._counts[self.size]
+
+
+def _rarity(frequency: int, count: int) -> float:
+    return math.log(1 + (count - frequency + 0.5) / (frequency + 0.5))

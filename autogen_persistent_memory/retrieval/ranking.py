@@ -1,0 +1,169 @@
+"""Ranking as pure functions: what a memory's age and use are worth, which memories get in, and in what order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from heapq import heappush, heapreplace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.config import RecallPolicy
+from ..core.records import MemoryHit, MemoryRecord
+from .keyword_index import WEIGHED
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+PARTS = ("cosine", *WEIGHED)
+"""What relevance is made of; fields of `MemoryHit`."""
+_DAY = 86_400
+_MIDPOINT_DAYS = 30
+_WIDTH_DAYS = 10
+_USES_WORTH_HALF = 5
+_LINEAR = 0.8
+_COMPARABLE = 0.05
+"""Memories whose similarity differs by less are comparably relevant: recency and frequency may decide between them."""
+
+_Life = tuple[float, float]
+"""How recently and how frequently a memory was needed."""
+
+
+class Candidates(NamedTuple):
+    """Memories that a search brought up, and what speaks for each."""
+
+    records: Sequence[MemoryRecord]
+    parts: Floats
+    """A column for each record, of what speaks for it, each from 0 to about 1; a row for each of `PARTS`."""
+
+    def among(self, records: Iterable[MemoryRecord]) -> Candidates:
+        """Those that are these records."""
+        ids = {record.id for record in records}
+        return self.revised([record if record.id in ids else None for record in self.records])
+
+    def revised(self, records: Sequence[MemoryRecord | None]) -> Candidates:
+        """The same with these records in their places, without those that are None."""
+        kept = [index for index, record in enumerate(records) if record is not None]
+        return Candidates([record for record in records if record is not None], self.parts[:, kept])
+
+
+def recency(age: timedelta) -> float:
+    """1 for a fresh memory, one half after thirty days, 0 in the long run."""
+    exponent = (age.total_seconds() / _DAY - _MIDPOINT_DAYS) / _WIDTH_DAYS
+    return 1 / (1 + math.exp(min(exponent, 500)))
+
+
+def frequency(uses: int) -> float:
+    """0 for a memory never used since it was stored, one half after five uses, towards 1 with more."""
+    return uses / (uses + _USES_WORTH_HALF)
+
+
+def rank(
+    candidates: Candidates,
+    *,
+    now: datetime,
+    policy: RecallPolicy,
+    limit: int,
+    only_relevant: bool = False,
+    unless: Callable[[MemoryRecord], bool] | None = None,
+) -> list[MemoryHit]:
+    """The best of the candidates, best first.
+
+    Relevance decides what gets in: the most similar ones, where recency and frequency only tip the balance between
+    those that are comparably similar. Confidence then orders them. If asked, only those relevant enough to be injected. Those
+    that `unless` accepts are passed over; hardly any are asked about that would not get in otherwise.
+    """
+    import numpy as np
+
+    records = candidates.records
+    weighed = candidates.parts * np.array(_weights(policy))[:, None]
+    similarities = _bounded(weighed.sum(axis=0))
+    of_each = [record.kind for record in records]
+    kinds = {kind: number for number, kind in enumerate(set(of_each))}
+    kind_of = np.array([kinds[kind] for kind in of_each], dtype=np.intp)
+    worth = similarities + np.array([policy.kind_bonus.get(kind, 0.0) for kind in kinds])[kind_of]
+    best_first = np.argsort(-worth, kind="stable")
+    if only_relevant:
+        least = np.array([policy.least_similarity(kind) for kind in kinds])[kind_of]
+        best_first = best_first[(similarities >= least)[best_first]]
+    admitted: list[tuple[float, int, int, _Life]] = []  # a heap, by relevance; of equals what came first
+    for place, (index, value) in enumerate(zip(best_first.tolist(), worth[best_first].tolist(), strict=True)):
+        is_full = len(admitted) == limit
+        if is_full and value + _COMPARABLE <= admitted[0][0]:
+            break
+        life = _life(records[index], now)
+        relevance = value + _COMPARABLE * sum(life) / 2
+        if (is_full and relevance <= admitted[0][0]) or (unless is not None and unless(records[index])):
+            continue
+        (heapreplace if is_full else heappush)(admitted, (relevance, -place, index, life))
+    chosen = [index for *_, index, _ in admitted]
+    parts = dict(zip(chosen, weighed[:, chosen].T.tolist(), strict=True))
+    return in_order(
+        _hit(records[index], float(similarities[index]), parts[index], life, policy)
+        for *_, index, life in sorted(admitted, reverse=True)
+    )
+
+
+def unasked(records: Iterable[MemoryRecord], *, now: datetime, policy: RecallPolicy, limit: int) -> list[MemoryHit]:
+    """The newest and most used of the records, best first: what to show where nothing in particular is asked."""
+    nothing = (0.0,) * len(PARTS)
+    return in_order(_hit(record, 0.0, nothing, _life(record, now), policy) for record in records)[:limit]
+
+
+def in_order(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
+    """The hits by confidence, best first; of equally good ones the newer first."""
+    return sorted(hits, key=lambda hit: (hit.score + hit.kind_bonus, hit.record.created_at), reverse=True)
+
+
+def _hit(
+    record: MemoryRecord, similarity: float, parts: Sequence[float], life: _Life, policy: RecallPolicy
+) -> MemoryHit:
+    how_recent, how_frequent = life
+    score = (
+        policy.similarity_weight * similarity
+        + policy.recency_weight * how_recent
+        + policy.frequency_weight * how_frequent
+    )
+    explained: dict[str, Any] = dict(zip(PARTS, parts, strict=True))
+    return MemoryHit(
+        record=record,
+        score=min(1.0, score),
+        similarity=similarity,
+        recency=how_recent,
+        frequency=how_frequent,
+        kind_bonus=policy.kind_bonus.get(record.kind, 0.0),
+        **explained,
+    )
+
+
+def _life(record: MemoryRecord, now: datetime) -> _Life:
+    last_touch = max(record.created_at, record.updated_at, record.last_used_at or record.created_at)
+    return recency(now - last_touch), frequency(record.uses)
+
+
+def _weights(policy: RecallPolicy) -> tuple[float, ...]:
+    return (
+        1.0,
+        policy.keyword_weight,
+        policy.session_weight,
+        policy.neighbour_weight,
+        policy.particulars_weight,
+        policy.speaker_weight,
+        -policy.question_weight,
+    )
+
+
+def _bounded(relevance: Floats) -> Floats:
+    """Relevance as a share: as it is up to 0.8, and towards 1 beyond, so that the better of two stays the better."""
+    import numpy as np
+
+    beyond = np.maximum(relevance - _LINEAR, 0)
+    return np.maximum(relevance - beyond, 0) + (1 - _LINEAR) * -np.expm1(-beyond / (1 - _LINEAR))
+
+
+def relevance(hit: MemoryHit) -> float:
+    """By what a hit is admitted: its similarity, and to decide between comparable ones its age, use and kind."""
+    return hit.similarity + hit.kind_bonus + _COMPARABLE * (hit.recency + hit.frequency) / 2

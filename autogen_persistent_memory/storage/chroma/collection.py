@@ -1,0 +1,170 @@
+"""A namespace's collection in Chroma: found lazily, checked for what wrote it, found again when somebody dropped it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from ...core.errors import EmbeddingMismatchError
+from ...text.embeddings import as_options
+from ..protocol import ANY_EMBEDDING
+from .chroma_compat import bare, bare_collection
+from .migrations import check_schema, migrated
+from .rows import Metadata, collection_metadata, collection_name
+from .shared_client import collections_used
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+    from chromadb.api.collection_configuration import CreateHNSWConfiguration
+    from chromadb.api.models.Collection import Collection
+
+T = TypeVar("T")
+_INDEX: CreateHNSWConfiguration = {"space": "cosine", "max_neighbors": 48}
+"""With Chroma's 16 neighbours one in a thousand memories that are much alike cannot be reached from any other, and is never
+found by meaning; with these hardly any. They take 256 bytes a memory and no time."""
+
+
+class Caller(Protocol):
+    """Runs a function with the Chroma client, in a thread."""
+
+    async def __call__(self, use: Callable[[ClientAPI], T], *, writes: bool = False) -> T:
+        """The result of `use(client)`."""
+
+
+class NamespaceCollection:
+    """The collection for one shelf of a namespace, in cosine space. Its metadata says what wrote it."""
+
+    def __init__(self, call: Caller, namespace: str, shelf: str, embedding_id: str) -> None:
+        self._call = call
+        self._namespace = namespace
+        self._identity = collection_metadata(namespace, shelf, embedding_id)
+        self._name = collection_name(namespace, shelf)
+        self._rebuilt_name = f"{self._name}.rebuilt"
+        self._found: Collection | None = None
+        self._found_by: ClientAPI | None = None
+
+    async def read(self, use: Callable[[Collection], T], default: T) -> T:
+        """Use the collection if there is one, else answer the default."""
+        return await self._call(lambda client: self._use(client, use, default))
+
+    async def write(self, use: Callable[[Collection], T]) -> T:
+        """Use the collection, creating it if need be."""
+        return await self._call(lambda client: self._use(client, use), writes=True)
+
+    async def change(self, use: Callable[[Collection], T], default: T) -> T:
+        """Use the collection to change what is there; where nothing is, answer the default."""
+        return await self._call(lambda client: self._use(client, use, default), writes=True)
+
+    async def check(self) -> None:
+        """Make sure that this version may change what is there.
+
+        Raises:
+            SchemaVersionError: A newer one wrote it.
+        """
+        await self._call(self._find)
+
+    async def clear(self) -> None:
+        """Delete the collection and everything in it, dead vectors included."""
+        await self._call(self._drop, writes=True)
+
+    def _drop(self, client: ClientAPI) -> None:
+        self._find(client)
+        self._found = None
+        for name in (self._name, self._rebuilt_name):
+            if get_collection(client, name) is not None:
+                client.delete_collection(name)
+
+    def _use(self, client: ClientAPI, use: Callable[[Collection], T], *default: T, any_embedding: bool = False) -> T:
+        from chromadb.errors import NotFoundError
+
+        while True:
+            known = self._found is not None
+            collection = self._find(client) or (None if default else self._create(client, self._name, self._identity))
+            if collection is None:
+                return default[0]
+            if not any_embedding:
+                self._check_embedding(collection)
+                self._found = collection
+            try:
+                return use(collection)
+            except NotFoundError:
+                self._found = None
+                if not known:
+                    raise
+
+    def _find(self, client: ClientAPI) -> Collection | None:
+        if self._found_by is not client:  # it was closed and opened again, and what was found belongs to the old one
+            self._found, self._found_by = None, client
+            collections_used(client).add(self._name)
+        if self._found is not None:
+            return self._found
+        found = get_collection(client, self._name)
+        if found is None:
+            rebuilt = get_collection(client, self._rebuilt_name)
+            if rebuilt is not None and not (rebuilt.metadata or {}).get("apm_unfinished"):
+                rebuilt.modify(name=self._name)  # a rebuild was interrupted just before its last step
+                found = rebuilt
+            elif rebuilt is None:
+                found = get_collection(client, self._name)  # it may have taken its place between the two looks
+        if found is None:
+            return None
+        check_schema(found.metadata, self._namespace)
+        return migrated(client, found, self._identity["apm_shelf"])
+
+    def _create(self, client: ClientAPI, name: str, metadata: Metadata) -> Collection:
+        if metadata["apm_embedding"] == ANY_EMBEDDING:
+            raise EmbeddingMismatchError(
+                f"The memories of {self._namespace!r} were opened for reading, without an embedding. Nothing was changed. "
+                "Name the embedding to write with."
+            )
+        return bare(
+            client.get_or_create_collection(
+                name, configuration={"hnsw": _INDEX}, metadata=metadata, embedding_function=None
+            )
+        )
+
+    def _check_embedding(self, collection: Collection) -> None:
+        stored, ours = (collection.metadata or {}).get("apm_embedding"), self._identity["apm_embedding"]
+        if ours not in (stored, ANY_EMBEDDING):
+            raise EmbeddingMismatchError(
+                f"The memories of {self._namespace!r} were embedded with {stored!r}, this memory uses {ours!r}; their "
+                "vectors cannot be compared. Nothing was changed. Use the former embedding, or make all vectors again with the "
+                "new one: await memory.reembed() before any open() or async with, or `autogen-memory reembed --namespace "
+                f"{shlex.quote(self._namespace)} {as_options(ours)}`, with --path FOLDER or --server HOST:PORT unless it is in "
+                "the default store."
+            )
+
+
+def get_collection(client: ClientAPI, name: str) -> Collection | None:
+    """The collection of that name, if there is one."""
+    from chromadb.errors import NotFoundError
+
+    try:
+        return bare_collection(client, name)
+    except NotFoundError:
+        return None
+
+
+def vectors_of(collection: Collection, ids: Sequence[str]) -> dict[str, Any]:
+    """The vectors of these rows, as far as they have one: Chroma fails for all of them if one has none."""
+    from chromadb.errors import InternalError
+
+    if not ids:
+        return {}
+    try:
+        answer = collection.get(ids=list(ids), include=["embeddings"])
+    except InternalError:
+        if len(ids) == 1:
+            return {}
+        middle = len(ids) // 2
+        return vectors_of(collection, ids[:middle]) | vectors_of(collection, ids[middle:])
+    return dict(zip(answer["ids"], cast(Any, answer["embeddings"]), strict=True))
+
+
+def delete_rows(collection: Collection, ids: Sequence[str]) -> int:
+    """Delete what is there of these ids; how many. Chroma counts ids that are missing, too, so it is asked first."""
+    there = collection.get(ids=list(ids), include=[])["ids"]
+    if there:
+        collection.delete(ids=there)
+    return len(there)

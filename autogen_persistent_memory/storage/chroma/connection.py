@@ -1,0 +1,157 @@
+"""The connection of one memory to Chroma, over the line that all memories of the process share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..availability import Breaker
+from ..outbox import Outbox
+from ..protocol import ShelfName, Stored
+from .record_rows import ChromaShelf
+from .rows import namespace_of, stored_of
+from .shared_client import ClientLine, ClientSource, closed_meanwhile, join_line
+from .sources import Folder
+from .values import ChromaValues
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+
+    from ..repair.inspection import Inspection
+    from ..repair.startup_repair import VectorRepair
+
+T = TypeVar("T")
+_PAGE = 1000
+_CLOSING_SECONDS = 5.0
+
+
+class ChromaConnection:
+    """A connection to Chroma that joins the process's line to its store on first use."""
+
+    def __init__(self, source: ClientSource) -> None:
+        self._source = source
+        self._line: ClientLine | None = None
+        self._calls = 0
+        self._is_closed = False
+
+    async def prepare(self) -> None:
+        await (await self._joined()).prepare(self)
+
+    def shelf(self, namespace: str, name: ShelfName, embedding_id: str) -> ChromaShelf:
+        return ChromaShelf(self._call, namespace, name, embedding_id, self._repair)
+
+    def values(self, namespace: str) -> ChromaValues:
+        return ChromaValues(self._call, namespace, self.lock)
+
+    async def namespaces(self) -> list[str]:
+        found = await self._call(_metadata_of_collections)
+        return sorted({namespace for metadata in found if (namespace := namespace_of(metadata)) is not None})
+
+    async def inventory(self) -> list[Stored]:
+        found = await self._call(_metadata_of_collections)
+        return sorted(filter(None, map(stored_of, found)), key=lambda stored: (stored.namespace, stored.shelf))
+
+    async def embeddings(self) -> dict[str, dict[ShelfName, str]]:
+        found: dict[str, dict[ShelfName, str]] = {}
+        for stored in await self.inventory():
+            made_by = found.setdefault(stored.namespace, {})
+            if stored.shelf != "values":
+                made_by[stored.shelf] = stored.embedding
+        return found
+
+    async def alone(self, work: Callable[[], T]) -> T:
+        await self.prepare()
+        return await (await self._joined()).alone(work)
+
+    async def examine(self) -> Inspection:
+        """How the collections are: read from the folder itself, or as far as it can be seen through Chroma."""
+        line = await self._joined()
+        folder = line.source.folder
+        return await self._call(_survey) if folder is None else await line.apart(self, folder, folder.examine)
+
+    async def clean(self, orphans: Sequence[Path]) -> Path | None:
+        """Before a repair: make a backup and delete those indexes, if this is a folder; where the backup is."""
+        line = await self._joined()
+        folder = line.source.folder
+        return None if folder is None else await line.apart(self, folder, lambda: folder.clean(orphans))
+
+    async def on_folder(self, work: Callable[[Path], T]) -> T:
+        """Do work on the folder of an embedded store, in a thread, while nobody has it open."""
+        line = await self._joined()
+        folder = line.source.folder
+        if folder is None:
+            raise ValueError("This is no store in a folder.")
+        return await line.apart(self, folder, lambda: folder.work_on(work))
+
+    async def drop(self, name: str) -> None:
+        """Delete a collection for good."""
+        await self._call(lambda client: client.delete_collection(name), writes=True)
+
+    @asynccontextmanager
+    async def lock(self, namespace: str) -> AsyncIterator[None]:
+        async with (await self._joined()).lock(namespace):
+            yield
+
+    async def shared(self, name: str, make: Callable[[], T]) -> T:
+        return (await self._joined()).share(name, make)
+
+    def keeps_in(self, folder: Path) -> bool:
+        return self._source.identity() == Folder(str(folder)).identity()
+
+    @property
+    def exclusive(self) -> bool:
+        return self._source.local
+
+    @property
+    def breaker(self) -> Breaker:
+        return self._source.breaker
+
+    def outbox(self, namespace: str) -> Outbox | None:
+        return self._source.outbox(namespace)
+
+    async def close(self) -> None:
+        """Let go of the store, once no call is under way any more; whatever comes later fails."""
+        until = asyncio.get_running_loop().time() + _CLOSING_SECONDS
+        while self._calls and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 (calls may be of other loops)
+            await asyncio.sleep(0.005)
+        self._is_closed = True
+        line, self._line = self._line, None
+        if line is not None:
+            await line.leave(self)
+
+    async def _call(self, use: Callable[[ClientAPI], T], *, writes: bool = False) -> T:
+        self._calls += 1
+        try:
+            return await (await self._joined()).call(self, use, writes=writes)
+        finally:
+            self._calls -= 1
+
+    async def _repair(self) -> VectorRepair | None:
+        await self.prepare()
+        folder = (await self._joined()).source.folder
+        return None if folder is None else folder.repair
+
+    async def _joined(self) -> ClientLine:
+        if self._is_closed:
+            raise closed_meanwhile()
+        if self._line is None:
+            self._line = await join_line(self._source, self)
+        return self._line
+
+
+def _survey(client: ClientAPI) -> Inspection:
+    from ..repair.survey import survey
+
+    return survey(client)
+
+
+def _metadata_of_collections(client: ClientAPI) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    offset = 0
+    while page := client.list_collections(limit=_PAGE, offset=offset):
+        offset += len(page)
+        found += [collection.metadata or {} for collection in page]
+    return found

@@ -1,0 +1,276 @@
+"""Records with their vectors, as rows of a collection.
+
+All writes go in small chunks: an embedded Chroma holds the interpreter's lock while it writes, so a thread alone would
+not keep the event loop alive.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ...core.errors import StoreUnavailableError
+from ...core.records import MemoryRecord, Selection
+from ...text.embeddings import Vector, Vectors
+from ..protocol import Embed, Near, ShelfName
+from .chroma_compat import bare_collection
+from .collection import Caller, NamespaceCollection, delete_rows, get_collection, vectors_of
+from .rows import Metadata, to_metadata, to_new_row, to_record, to_row, to_usage, to_where
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+    from chromadb.api.models.Collection import Collection
+
+    from ..repair.startup_repair import VectorRepair
+
+logger = logging.getLogger("autogen_persistent_memory")
+
+T = TypeVar("T")
+_WRITE_CHUNK = 64
+"""Rows a write may have: Chroma holds the interpreter for all of it, but for little more than for ten."""
+_WRITE_CHARACTERS = 100_000
+_READ_PAGE = 1000
+_REBUILD_PAGE = 100
+_REBUILD_ROUNDS = 20
+_VERIFIED = 16
+_SAME = 0.99
+"""How alike two vectors of the same text are at least, also where an embedding answers a little differently each time."""
+
+
+class ChromaShelf(NamespaceCollection):
+    """The records of a namespace, profile or sessions, in a collection of their own."""
+
+    def __init__(
+        self,
+        call: Caller,
+        namespace: str,
+        name: ShelfName,
+        embedding_id: str,
+        repair: Callable[[], Awaitable[VectorRepair | None]],
+    ) -> None:
+        super().__init__(call, namespace, name, embedding_id)
+        self._repair = repair
+
+    async def add(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+        for part in _chunks(records):
+            await self.write(partial(_upsert, records=records[part], vectors=vectors[part], to_row=to_new_row))
+
+    async def put(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+        for part in _chunks(records):
+            await self.write(partial(_upsert, records=records[part], vectors=vectors[part]))
+
+    async def amend(self, records: Sequence[MemoryRecord]) -> None:
+        for part in _chunks(records):
+            await self.change(partial(_update, records=records[part], metadata=to_metadata), None)
+
+    async def touch(self, records: Sequence[MemoryRecord]) -> None:
+        for part in _chunks(records):
+            await self.change(partial(_update, records=records[part], metadata=to_usage), None)
+
+    async def get(self, ids: Sequence[str]) -> list[MemoryRecord]:
+        if not ids:
+            return []
+        return await self.read(lambda collection: self._records(collection.get(ids=list(ids))), [])
+
+    async def select(self, selection: Selection) -> list[MemoryRecord]:
+        where = to_where(selection)
+
+        def pages(collection: Collection) -> list[MemoryRecord]:
+            found: list[MemoryRecord] = []
+            offset = 0
+            while True:
+                page = self._records(collection.get(where=where, limit=_READ_PAGE, offset=offset))
+                found += filter(selection.matches, page)
+                offset += len(page)
+                if len(page) < _READ_PAGE:
+                    return found
+
+        return await self.read(pages, [])
+
+    async def nearest(
+        self, vectors: Vectors, selection: Selection, *, fetch: int, thorough: bool = False
+    ) -> list[Near]:
+        where = to_where(selection, thorough=thorough)
+
+        def search(collection: Collection) -> list[Near]:
+            answer = collection.query(
+                query_embeddings=list(vectors), n_results=fetch, where=where, include=["distances"]
+            )
+            distances = cast(list[list[float]], answer["distances"])
+            return [
+                {id: 1.0 - distance for id, distance in zip(*row, strict=True)}
+                for row in zip(answer["ids"], distances, strict=True)
+            ]
+
+        return await self.read(search, [{} for _ in vectors]) if len(vectors) else []
+
+    async def remove(self, ids: Sequence[str]) -> int:
+        return sum([await self.change(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(ids)])
+
+    async def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
+        return await self.read(partial(vectors_of, ids=ids), {})
+
+    async def mend(self, embed: Embed) -> int:
+        repair = await self._repair()
+        if repair is None or self._name not in repair.lost:
+            return 0
+        lost, restored = repair.lost[self._name], repair.restored[self._name]
+        if not await self.verify(sorted(restored), embed):
+            logger.warning(
+                "%d vectors of %r that were left in a damaged index are not those of their memories. All are made again.",
+                len(restored),
+                self._namespace,
+            )
+            lost |= restored
+        restored.clear()
+        page = list(islice(lost, _REBUILD_PAGE))
+        await self.reindex(page, embed)
+        lost.difference_update(page)
+        return len(lost)
+
+    async def verify(self, ids: Sequence[str], embed: Embed) -> bool:
+        sample = ids[:: len(ids) // _VERIFIED or 1]
+        records, vectors = await self.get(sample), await self.vectors(sample)
+        made = await embed(records)
+        return all(
+            record.id in vectors and _cosine(vectors[record.id], vector) > _SAME
+            for record, vector in zip(records, made)
+        )
+
+    async def reindex(self, ids: Sequence[str], embed: Embed) -> None:
+        records = await self.get(ids)
+        await self.put(records, await embed(records))
+
+    async def settle(self) -> None:
+        await self._call(lambda client: None, writes=True)
+
+    async def ids(self) -> list[str]:
+        return await self.read(lambda collection: list(collection.get(include=[])["ids"]), [])
+
+    async def check_fit(self) -> None:
+        await self.read(lambda collection: None, None)
+
+    async def size(self) -> int:
+        return await self._call(
+            lambda client: self._use(client, lambda collection: collection.count(), 0, any_embedding=True)
+        )
+
+    async def rebuild(self, embed: Embed, done: Callable[[int], None], *, keep: bool = False) -> None:
+        """Copy everything into a new collection until both hold the same, then let that take the old one's place.
+
+        Another process may write meanwhile: each round copies what changed since the one before.
+        """
+        is_there = await self._call(
+            lambda client: self._use(client, lambda collection: collection.count() >= 0, False, any_embedding=not keep)
+        )
+        if not is_there:
+            return
+        await self._call(self._start_over, writes=True)
+        copied: dict[str, str] = {}
+        for _ in range(_REBUILD_ROUNDS):
+            present = await self._old(_fingerprints)
+            changed = [id for id, fingerprint in present.items() if copied.get(id) != fingerprint]
+            gone = [id for id in copied if id not in present]
+            if not changed and not gone:
+                break
+            for start in range(0, len(changed), _REBUILD_PAGE):
+                ids = changed[start : start + _REBUILD_PAGE]
+                page = await self._old(partial(self._get_from, ids=ids))
+                vectors = await (self._kept(page, embed) if keep else embed(page))
+                form = to_row if copied else to_new_row
+                for part in _chunks(page):
+                    await self._new(partial(_upsert, records=page[part], vectors=vectors[part], to_row=form))
+                done(len([id for id in ids if id not in copied]))
+            for part in _chunks(gone):
+                await self._new(partial(delete_rows, ids=gone[part]))
+            copied = present
+        else:
+            raise StoreUnavailableError(
+                f"The memories of {self._namespace!r} change faster than they can be copied. Nothing was changed; "
+                "try again when fewer processes write to them."
+            )
+        await self._call(self._take_place, writes=True)
+
+    async def _old(self, use: Callable[[Collection], T]) -> T:
+        """Read what is to be rebuilt. It is found anew each time, since the client may be another one by now."""
+        return await self._call(lambda client: use(bare_collection(client, self._name)))
+
+    async def _new(self, use: Callable[[Collection], T]) -> T:
+        """Write what it is rebuilt as."""
+        return await self._call(lambda client: use(bare_collection(client, self._rebuilt_name)), writes=True)
+
+    async def _kept(self, page: Sequence[MemoryRecord], embed: Embed) -> Vectors:
+        """The vectors of these records, made anew where they are lost."""
+        ids = [record.id for record in page]
+        there = await self._old(partial(vectors_of, ids=ids))
+        lost = [record for record in page if record.id not in there]
+        made = dict(zip([record.id for record in lost], await embed(lost), strict=True))
+        return [there[id] if id in there else made[id] for id in ids]
+
+    def _start_over(self, client: ClientAPI) -> None:
+        if get_collection(client, self._rebuilt_name) is not None:
+            client.delete_collection(self._rebuilt_name)
+        self._create(client, self._rebuilt_name, self._identity | {"apm_unfinished": True})
+
+    def _take_place(self, client: ClientAPI) -> None:
+        """Let the finished collection take the old one's name. `_find` ends this if it is interrupted."""
+        new = bare_collection(client, self._rebuilt_name)
+        new.modify(metadata=self._identity)
+        client.delete_collection(self._name)
+        new.modify(name=self._name)
+        self._found = None
+
+    def _get_from(self, collection: Collection, ids: list[str]) -> list[MemoryRecord]:
+        return self._records(collection.get(ids=ids))
+
+    def _records(self, answer: Any) -> list[MemoryRecord]:
+        rows = zip(answer["ids"], answer["documents"] or [], answer["metadatas"] or [], strict=True)
+        return [to_record(self._namespace, id, document, metadata) for id, document, metadata in rows]
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    import numpy as np
+
+    return float(np.dot(one, other) / ((np.linalg.norm(one) * np.linalg.norm(other)) or 1))
+
+
+def _chunks(items: Sequence[MemoryRecord] | Sequence[str]) -> Iterator[slice]:
+    """Which rows to write at a time, of records or of ids."""
+    lengths = [len(item.content) if isinstance(item, MemoryRecord) else 0 for item in items]
+    start = 0
+    for end in range(1, len(lengths) + 1):
+        if end == len(lengths) or end - start == _WRITE_CHUNK or sum(lengths[start : end + 1]) > _WRITE_CHARACTERS:
+            yield slice(start, end)
+            start = end
+
+
+def _upsert(
+    collection: Collection,
+    records: Sequence[MemoryRecord],
+    vectors: Vectors,
+    to_row: Callable[[MemoryRecord], tuple[str, Metadata]] = to_row,
+) -> None:
+    import numpy as np
+
+    rows = [to_row(record) for record in records]
+    collection.upsert(
+        ids=[record.id for record in records],
+        embeddings=np.asarray(vectors, dtype=np.float32),
+        documents=[document for document, _ in rows],
+        metadatas=[metadata for _, metadata in rows],
+    )
+
+
+def _update(
+    collection: Collection, records: Sequence[MemoryRecord], metadata: Callable[[MemoryRecord], Metadata]
+) -> None:
+    collection.update(ids=[record.id for record in records], metadatas=[metadata(record) for record in records])
+
+
+def _fingerprints(collection: Collection) -> dict[str, str]:
+    """Of every row what changes when it does; with its content, the time of its last change."""
+    answer = collection.get(include=["metadatas"])
+    return {id: repr(sorted(metadata.items())) for id, metadata in zip(answer["ids"], answer["metadatas"], strict=True)}

@@ -1,0 +1,204 @@
+"""How a record looks in Chroma, and a selection as a Chroma filter. Pure functions.
+
+A row is the content as document, and as metadata one JSON text `record` with all other fields, beside the few fields
+that filters need. Chroma pays for each metadata key: fifteen keys instead of five make reading four times slower.
+
+Of a long content only the beginning is the document; the rest is metadata, packed. An embedded Chroma holds the interpreter's
+lock for as long as it takes to index a document for full-text search, which nobody uses: half a second a megabyte. And
+until it saves its index it reads everything again with each write, which takes as long where there are many other than ASCII
+characters.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from itertools import islice, product
+from typing import Any
+
+from ...core.checks import fold_kind
+from ...core.records import MemoryRecord, Selection
+from ..protocol import Stored
+from .migrations import up_to_date_stamp
+from .write_log import MOST_LISTED
+
+_PREFIX = "apm"
+_MOST_GUESSES = 10_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_TIMES = ("created_at", "updated_at", "expires_at", "superseded_at")
+_PLAIN = ("kind", "key", "source", "session", "sequence", "origin", "pinned", "superseded_by", "mime_type")
+_LONGEST_ASCII, _LONGEST_OTHER = 16_000, 4_000
+"""Characters of a document: all that are not ASCII take several times as long."""
+_REST, _LENGTH = "rest", "length"
+_DOCUMENT = "chroma:document"
+"""Where Chroma's database keeps the document of a row."""
+
+Metadata = dict[str, Any]
+
+
+def collection_name(namespace: str, shelf: str) -> str:
+    """A valid Chroma name: readable as far as that goes, and unique for the namespace by its hash."""
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", namespace)[:40].strip("-_") or "x"
+    return f"{_PREFIX}.{slug}.{hashlib.sha256(namespace.encode()).hexdigest()[:32]}.{shelf}"
+
+
+def collection_metadata(namespace: str, shelf: str, embedding_id: str) -> Metadata:
+    """What a collection says of itself."""
+    identity = {"apm_namespace": namespace, "apm_shelf": shelf, "apm_embedding": embedding_id}
+    return up_to_date_stamp() | identity
+
+
+def namespace_of(metadata: Mapping[str, Any] | None) -> str | None:
+    """The namespace a collection belongs to, or None if it is not one of ours."""
+    namespace = (metadata or {}).get("apm_namespace")
+    return namespace if isinstance(namespace, str) else None
+
+
+def owner_by_name(name: str) -> tuple[str, str] | None:
+    """Namespace and shelf of a collection that does not say so any more, if they can be guessed; the hash proves a guess."""
+    prefix, slug, _, shelf = name.split(".") if name.count(".") == 3 else ("", "", "", "")
+    if prefix != _PREFIX:
+        return None
+    first, *words = slug.split("-")
+    for marks in islice(product("-/.:@ ", repeat=len(words)), _MOST_GUESSES):
+        namespace = first + "".join(mark + word for mark, word in zip(marks, words))
+        if collection_name(namespace, shelf) == name:
+            return namespace, shelf
+    return None
+
+
+def stored_of(metadata: Mapping[str, Any] | None) -> Stored | None:
+    """What a collection says of itself, or None if it is not one of ours, or just being rebuilt."""
+    if not metadata or namespace_of(metadata) is None or metadata.get("apm_unfinished"):
+        return None
+    return Stored(*(metadata[f"apm_{name}"] for name in ("namespace", "shelf", "embedding", "schema")))
+
+
+def is_ours(name: str, metadata: Mapping[str, Any] | None) -> bool:
+    """Whether a collection was made by this package, even if it does not say any more for whom."""
+    return name.startswith(f"{_PREFIX}.") or namespace_of(metadata) is not None
+
+
+def to_metadata(record: MemoryRecord) -> Metadata:
+    """The metadata of a record's row, all but the rest of its content. Keys that do not apply are None, which makes Chroma drop their old values."""
+    fields: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}
+    fields |= {name: _to_microseconds(getattr(record, name)) for name in _TIMES}
+    fields |= {"tags": list(record.tags), "metadata": dict(record.metadata)}
+    return {
+        "record": json.dumps({name: value for name, value in fields.items() if value not in (None, [], {})}),
+        "kind": record.kind,
+        "tags": list(record.tags[:MOST_LISTED])
+        or None,  # what is recovered may have more, and must not block the others
+        "key": record.key,
+        "session": record.session,
+        "expires_at": fields["expires_at"],
+        "superseded": True if record.superseded_by else None,
+        "superseded_by": record.superseded_by,
+        **to_usage(record),
+    }
+
+
+def to_row(record: MemoryRecord) -> tuple[str, Metadata]:
+    """The document and the metadata of a record's row, of which some key may have another value so far."""
+    content = record.content
+    longest = _LONGEST_ASCII if content.isascii() else _LONGEST_OTHER
+    rest = content[longest:]
+    packed = base64.b64encode(zlib.compress(rest.encode("utf-8"))).decode("ascii") if rest else None
+    return content[:longest], to_metadata(record) | {_REST: packed, _LENGTH: len(content) if rest else None}
+
+
+def to_new_row(record: MemoryRecord) -> tuple[str, Metadata]:
+    """The same for a row that is not there yet: without what does not apply, since dropping it takes time as well."""
+    document, metadata = to_row(record)
+    return document, {name: value for name, value in metadata.items() if value is not None}
+
+
+def to_usage(record: MemoryRecord) -> Metadata:
+    """The part of the metadata that counts how often a record was used."""
+    return {"uses": record.uses or None, "last_used_at": _to_microseconds(record.last_used_at)}
+
+
+def to_record(namespace: str, id: str, document: str | None, metadata: Mapping[str, Any]) -> MemoryRecord:
+    """The record of a row."""
+    fields: dict[str, Any] = json.loads(metadata["record"])
+    fields |= {name: _from_microseconds(fields[name]) for name in _TIMES if name in fields}
+    fields["tags"] = tuple(fields.get("tags", ()))
+    fields["kind"] = fold_kind(fields["kind"])
+    return MemoryRecord(
+        id=id,
+        namespace=namespace,
+        content=whole_text(document, metadata),
+        uses=metadata.get("uses") or 0,
+        last_used_at=_from_microseconds(metadata.get("last_used_at")),
+        **fields,
+    )
+
+
+def whole_text(document: str | None, metadata: Mapping[str, Any]) -> str:
+    """The content of a row: its document, and the rest that is packed.
+
+    Raises:
+        ValueError: The rest is damaged, or lost.
+    """
+    rest = metadata.get(_REST)
+    try:
+        text = (document or "") + (zlib.decompress(base64.b64decode(rest)).decode("utf-8") if rest else "")
+    except zlib.error as error:
+        raise ValueError(f"The rest of the text cannot be unpacked: {error}.") from error
+    if len(text) < metadata.get(_LENGTH, 0):
+        raise ValueError(f"Of {metadata[_LENGTH]} characters only {len(text)} are left.")
+    return text
+
+
+def readable(metadata: Metadata, document: str | None) -> Metadata:
+    """Return the metadata of a row that cannot be read as a record any more, with its whole text in plain."""
+    try:
+        text = whole_text(document, metadata)
+    except ValueError:
+        return metadata
+    if _REST not in metadata:
+        return metadata
+    return {name: value for name, value in metadata.items() if name not in (_REST, _LENGTH)} | {_DOCUMENT: text}
+
+
+def to_where(selection: Selection, *, thorough: bool = True) -> Metadata | None:
+    """A filter that lets through everything the selection means, and little else.
+
+    A filter makes Chroma visit every row. So one that is not `thorough` leaves out what is cheaper to leave to
+    `Selection.matches`, because few rows fail it.
+    """
+    clauses: list[Metadata] = []
+    if selection.kinds is not None:
+        clauses.append({"kind": {"$in": [spelling for kind in selection.kinds for spelling in _spellings(kind)]}})
+    clauses += [{"tags": {"$contains": tag}} for tag in selection.tags or ()]
+    if selection.session is not None:
+        clauses.append({"session": selection.session})
+    if selection.key is not None:
+        clauses.append({"key": selection.key})
+    if selection.superseded_by is not None:
+        clauses.append({"superseded_by": selection.superseded_by})
+    if selection.expired_at is not None:
+        clauses.append({"expires_at": {"$lte": _to_microseconds(selection.expired_at)}})
+    if selection.current_at is not None and thorough:
+        clauses.append({"superseded": {"$ne": True}})
+    if not clauses:
+        return None
+    return clauses[0] if len(clauses) == 1 else {"$and": clauses}
+
+
+def _spellings(kind: str) -> list[str]:
+    """How version 0.1, which did not fold kinds, may have stored one."""
+    return list(dict.fromkeys((kind, kind.capitalize(), kind.title(), kind.upper())))
+
+
+def _to_microseconds(time: datetime | None) -> int | None:
+    return None if time is None else (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def _from_microseconds(count: int | None) -> datetime | None:
+    return None if count is None else _EPOCH + timedelta(microseconds=count)

@@ -1,0 +1,166 @@
+"""Named texts of any size, as rows of a collection without meaningful vectors.
+
+The texts are metadata, not documents, since Chroma indexes documents for full-text search: ten megabytes would take
+three seconds. Long texts are spread over several rows, so that writing one does not hold up the event loop.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from functools import partial
+from typing import Any, cast, get_args
+
+from ...core.errors import StoreUnavailableError
+from ...core.records import utc_now
+from ...runtime.threads import in_thread
+from ..protocol import Entry, Space
+from .collection import Caller, NamespaceCollection, delete_rows
+from .rows import Metadata
+
+_CHUNK = 1024 * 1024
+_NO_EMBEDDING = "none"
+_PLACEHOLDER = [1.0]
+_READ_TRIES = 5
+
+
+class ChromaValues(NamespaceCollection):
+    """The values of a namespace. A head row holds the first chunk and names the version of the others."""
+
+    def __init__(self, call: Caller, namespace: str, lock: Callable[[str], AbstractAsyncContextManager[None]]) -> None:
+        super().__init__(call, namespace, "values", _NO_EMBEDDING)
+        self._lock = partial(lock, f"{namespace}\nvalues")
+
+    async def put(self, space: Space, name: str, text: str, at: datetime | None = None) -> None:
+        async with self._lock():
+            await self._put(space, name, text, at or utc_now())
+
+    async def revise(self, space: Space, name: str, change: Callable[[str], str | None]) -> None:
+        async with self._lock():
+            text = await self.get(space, name)
+            revised = None if text is None else await in_thread(partial(change, text))
+            if revised is not None:
+                await self._put(space, name, revised, utc_now())
+
+    async def _put(self, space: Space, name: str, text: str, at: datetime) -> None:
+        chunks = [text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK)]
+        version = secrets.token_hex(4)
+        before = await self._head(space, name)
+        for number, chunk in enumerate(chunks[1:], start=1):
+            part = {"part_of": space, "text": chunk}
+            await self._write(_part_id(space, name, version, number), part)
+        head = {"space": space, "name": name, "text": chunks[0], "parts": len(chunks), "version": version}
+        await self._write(_head_id(space, name), head | {"at": at.isoformat()})
+        await self._delete(_part_ids(before))
+
+    async def get(self, space: Space, name: str) -> str | None:
+        entry = await self.entry(space, name)
+        return None if entry is None else entry.text
+
+    async def entry(self, space: Space, name: str) -> Entry | None:
+        for _ in range(_READ_TRIES):
+            head = await self._head(space, name)
+            if head is None:
+                return None
+            entry = _joined(head, await self._rows(ids=_part_ids(head)))
+            if entry is not None:  # else it was replaced between the two reads
+                return entry
+        raise StoreUnavailableError(
+            f"The value {name!r} cannot be read: parts of it are missing, or it changes all the time. Try again, or set or "
+            "delete it."
+        )
+
+    async def names(self, space: Space) -> list[str]:
+        prefix = _head_id(space, "")
+        ids: list[str] = await self.read(
+            lambda collection: list(collection.get(where={"space": space}, include=[])["ids"]), []
+        )
+        return [id.removeprefix(prefix) for id in ids]
+
+    async def all(self, space: Space) -> dict[str, str]:
+        heads = await self._rows(where={"space": space})
+        texts = {head["name"]: head["text"] if head["parts"] == 1 else None for head in heads.values()}
+        for name in [name for name, text in texts.items() if text is None]:
+            texts[name] = await self.get(space, name)
+        return {name: text for name, text in texts.items() if text is not None}
+
+    async def remove(self, space: Space, name: str) -> bool:
+        async with self._lock():
+            head = await self._head(space, name)
+            if head is None:
+                return False
+            await self._delete([_head_id(space, name), *_part_ids(head)])
+            return True
+
+    async def empty(self, space: Space) -> None:
+        async with self._lock():
+            heads, parts = await self._rows(where={"space": space}), await self._rows(where={"part_of": space})
+            await self._delete([*heads, *parts])
+
+    async def clear(self) -> None:
+        async with self._lock():
+            await super().clear()
+
+    async def _head(self, space: Space, name: str) -> Metadata | None:
+        id = _head_id(space, name)
+        return (await self._rows(ids=[id])).get(id)
+
+    async def _rows(self, *, ids: list[str] | None = None, where: Metadata | None = None) -> dict[str, Metadata]:
+        if ids == []:
+            return {}
+        answer = await self.read(
+            lambda collection: cast(Any, collection.get(ids=ids, where=where, include=["metadatas"])), None
+        )
+        return dict(zip(answer["ids"], answer["metadatas"], strict=True)) if answer else {}
+
+    async def _write(self, id: str, metadata: Metadata) -> None:
+        await self.write(
+            lambda collection: collection.upsert(ids=[id], embeddings=[_PLACEHOLDER], metadatas=[metadata])
+        )
+
+    async def _delete(self, ids: list[str]) -> None:
+        if ids:
+            await self.change(partial(delete_rows, ids=ids), 0)
+
+
+def entries_of(rows: Mapping[str, Metadata]) -> tuple[dict[tuple[Space, str], Entry], set[str]]:
+    """The entries that rows of a collection make up, by space and name, and the ids of those rows."""
+    entries: dict[tuple[Space, str], Entry] = {}
+    used: set[str] = set()
+    for id, row in rows.items():
+        entry = _joined(row, rows) if is_head(id) else None
+        if entry is not None:
+            space, _, name = id.partition(":")
+            entries[cast(Space, space), name] = entry
+            used.update((id, *_part_ids(row)))
+    return entries, used
+
+
+def is_head(id: str) -> bool:
+    """Whether the row of that id is an entry, or the first part of one."""
+    return id.partition(":")[0] in get_args(Space)
+
+
+def _joined(head: Metadata, rows: Mapping[str, Metadata]) -> Entry | None:
+    """The entry that has this head, if all its parts are among these rows."""
+    try:
+        texts = head["text"], *(rows[id]["text"] for id in _part_ids(head))
+    except KeyError:
+        return None
+    return Entry("".join(texts), datetime.fromisoformat(head["at"]) if "at" in head else None)
+
+
+def _head_id(space: Space, name: str) -> str:
+    return f"{space}:{name}"
+
+
+def _part_id(space: Space, name: str, version: str, number: int) -> str:
+    return f"part:{version}:{number}:{space}:{name}"
+
+
+def _part_ids(head: Metadata | None) -> list[str]:
+    if head is None:
+        return []
+    return [_part_id(head["space"], head["name"], head["version"], number) for number in range(1, head["parts"])]

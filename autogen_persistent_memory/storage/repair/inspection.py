@@ -1,0 +1,185 @@
+"""An embedded store's folder, read without Chroma: what it says of itself, and where index and documents are out of step.
+
+Chroma keeps rows and documents in SQLite, and vectors in a log there until it saves them, every thousand, to files
+beside it. Only to be used while no Chroma has the folder open. Blocks, and is called in threads.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..chroma.rows import is_ours, namespace_of
+from ..chroma.write_log import BlockingWrite, blocking_writes
+from .hnsw_files import IndexFiles, read_index
+
+DATABASE = "chroma.sqlite3"
+SEGMENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_VECTORS, _ROWS = "VECTOR", "METADATA"
+
+
+class UnreadableDatabaseError(Exception):
+    """Chroma's database itself is damaged."""
+
+
+class MissingDatabaseError(UnreadableDatabaseError):
+    """There is none, though there was one."""
+
+
+@dataclass(frozen=True)
+class InspectedCollection:
+    """One of our collections, and how it is."""
+
+    id: str
+    name: str
+    metadata: Mapping[str, Any]
+    rows: frozenset[str]
+    index: IndexFiles
+    logged: frozenset[str] = frozenset()
+    """The ids whose vectors are in the log, from which Chroma takes them."""
+    is_blocked: bool = False
+    """Whether Chroma cannot apply its log, so that nothing of it can be read or written."""
+    blocking: tuple[BlockingWrite, ...] = ()
+    """What it cannot apply, where that can be seen."""
+
+    @property
+    def namespace(self) -> str:
+        """Whose it is."""
+        return namespace_of(self.metadata) or ""
+
+    @property
+    def shelf(self) -> str:
+        """What it holds: `profile`, `session` or `values`."""
+        return str(self.metadata.get("apm_shelf"))
+
+    @property
+    def unindexed(self) -> frozenset[str]:
+        """The rows that no search by meaning would find. Of an index that cannot be loaded nothing counts."""
+        indexed = () if self.index.problem else self.index.labels
+        return self.rows.difference(self.logged, indexed)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was found in a folder."""
+
+    collections: tuple[InspectedCollection, ...] = ()
+    orphans: tuple[Path, ...] = ()
+    """Folders of indexes that belong to no collection."""
+    foreign: int = 0
+    """How many collections are not ours, and left alone."""
+    abandoned_by: str | None = None
+    """The process that had the store last, if it ended without closing it."""
+    open_to_others: str | None = None
+    """The mode of the folder, if others than its owner may look into it."""
+
+
+@dataclass
+class _Segments:
+    vectors: str = ""
+    rows: str = ""
+    position: int = 0
+    applied: int = 0
+    """Up to which number of the log its rows are written."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def segment_folders(folder: Path) -> list[Path]:
+    """The folders of Chroma's indexes."""
+    return sorted(path for path in folder.iterdir() if SEGMENT.fullmatch(path.name) and path.is_dir())
+
+
+def inspect_folder(folder: Path, *, thorough: bool = False) -> Inspection:
+    """Look at everything of ours in a folder; when `thorough`, at every page of the database, too.
+
+    Raises:
+        UnreadableDatabaseError: The database is damaged.
+        MissingDatabaseError: It is gone, while indexes are there.
+        sqlite3.OperationalError: It cannot be looked at, or is of a Chroma this version does not know.
+    """
+    segments = segment_folders(folder)
+    if not (folder / DATABASE).exists() or (folder / DATABASE).stat().st_size == 0:
+        if segments:
+            raise MissingDatabaseError(f"{DATABASE} is gone or empty, though {len(segments)} indexes are there")
+        return Inspection()
+    with read_database(folder / DATABASE) as database:
+        if thorough:
+            (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                raise UnreadableDatabaseError(f"{DATABASE} is damaged: {verdict}")
+        return _inspect(folder, segments, database)
+
+
+@contextmanager
+def read_database(path: Path) -> Iterator[sqlite3.Connection]:
+    """The database, opened so that what a killed process left half done is taken back, as Chroma would."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=1.0)) as database:
+            yield database
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        raise UnreadableDatabaseError(f"{path.name} is damaged: {error}") from error
+
+
+def _inspect(folder: Path, segments: list[Path], database: sqlite3.Connection) -> Inspection:
+    parts = _parts(database)
+    logged = _logged(database, {id: part.position for id, part in parts.items()})
+    blocking = blocking_writes(database, {id: part.applied for id, part in parts.items()})
+    collections: list[InspectedCollection] = []
+    foreign = 0
+    for id, name, dimensions in database.execute("SELECT id, name, dimension FROM collections ORDER BY name"):
+        part = parts[id]
+        if not is_ours(name, part.metadata):
+            foreign += 1
+            continue
+        rows = database.execute("SELECT embedding_id FROM embeddings WHERE segment_id = ?", (part.rows,))
+        collections.append(
+            InspectedCollection(
+                id=id,
+                name=name,
+                metadata=part.metadata,
+                rows=frozenset(row for (row,) in rows),
+                index=read_index(folder / part.vectors, dimensions or 0),
+                logged=frozenset(logged[id]),
+                is_blocked=id in blocking,
+                blocking=tuple(blocking.get(id, ())),
+            )
+        )
+    known = {id for (id,) in database.execute("SELECT id FROM segments")}
+    orphans = tuple(path for path in segments if path.name not in known)
+    return Inspection(tuple(collections), orphans, foreign)
+
+
+def _parts(database: sqlite3.Connection) -> dict[str, _Segments]:
+    parts: dict[str, _Segments] = defaultdict(_Segments)
+    positions = dict(database.execute("SELECT segment_id, seq_id FROM max_seq_id"))
+    for segment, scope, collection in database.execute("SELECT id, scope, collection FROM segments"):
+        if scope == _VECTORS:
+            parts[collection].vectors, parts[collection].position = segment, int(positions.get(segment) or 0)
+        elif scope == _ROWS:
+            parts[collection].rows, parts[collection].applied = segment, int(positions.get(segment) or 0)
+    for collection, key, *values in database.execute(
+        "SELECT collection_id, key, str_value, int_value, float_value, bool_value FROM collection_metadata"
+    ):
+        parts[collection].metadata[key] = next((value for value in values if value is not None), None)
+    return parts
+
+
+def _logged(database: sqlite3.Connection, positions: Mapping[str, int]) -> dict[str, set[str]]:
+    """By collection the ids whose vectors Chroma will take from its log when it opens the collection."""
+    logged: dict[str, set[str]] = defaultdict(set)
+    first = min(positions.values(), default=0)
+    for topic, number, id, has_vector in database.execute(
+        "SELECT topic, seq_id, id, vector IS NOT NULL FROM embeddings_queue WHERE seq_id > ?", (first,)
+    ):
+        collection = topic.rpartition("/")[2]
+        if has_vector and number > positions.get(collection, 0):
+            logged[collection].add(id)
+    return logged

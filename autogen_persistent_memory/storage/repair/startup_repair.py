@@ -1,0 +1,294 @@
+"""What is done around opening an embedded store so that no damage to its index reaches the user.
+
+A store that was closed and not touched since is known by its files. Any other is looked at before Chroma opens it: an
+index that Chroma could not load, or that would crash it, is set aside, and the vectors that are left in it are put back
+through Chroma. Vectors that are lost are made anew by the first memory that has their embedding. Blocks, and is called
+in threads, by whoever owns the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import StoreUnavailableError
+from ...core.records import utc_now
+from ...runtime import private_files
+from ..chroma.chroma_compat import bare_collection
+from ..chroma.write_log import cut_tags
+from .hnsw_files import INDEX_FILES, read_index
+from .inspection import (
+    DATABASE,
+    InspectedCollection,
+    Inspection,
+    MissingDatabaseError,
+    UnreadableDatabaseError,
+    inspect_folder,
+    read_database,
+    segment_folders,
+)
+from .swap_store import finish_replacement
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+
+logger = logging.getLogger("autogen_persistent_memory")
+
+VALUES_VECTOR = (1.0,)
+"""What stands for a vector where nothing is searched by meaning."""
+_STATE = "autogen_memory.state.json"
+_BACKUP = "autogen_memory.backup-"
+_BACKUPS_KEPT = 5
+_CHUNK = 50
+
+
+@dataclass(frozen=True)
+class VectorRepair:
+    """What became of the vectors of a damaged store, by collection the ids of the rows."""
+
+    restored: dict[str, set[str]] = field(default_factory=dict)
+    """Whose vectors were put back from what was left on disk; they are to be compared with what their embedding makes."""
+    lost: dict[str, set[str]] = field(default_factory=dict)
+    """Whose vectors have to be made by their embedding."""
+
+
+class Mending:
+    """Looks after one folder, from before it is opened until after it is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._damaged: list[InspectedCollection] = []
+        self._backup: Path | None = None
+        self.repair = VectorRepair()
+
+    def before_opening(self) -> None:
+        """See whether Chroma can open the folder, and set aside what it could not load.
+
+        Raises:
+            DamagedStoreError: The documents themselves are damaged.
+        """
+        self._damaged, self.repair = [], VectorRepair()
+        if is_open_elsewhere(self._folder):
+            return
+        finish_replacement(self._folder)
+        if _read_state(self._folder) == _fingerprint(self._folder):
+            return
+        try:
+            found = inspect_folder(self._folder)
+        except UnreadableDatabaseError as error:
+            raise DamagedStoreError(self._folder, error) from error
+        except (sqlite3.OperationalError, OSError) as error:
+            logger.debug("The store %s could not be checked before opening it: %r", self._folder, error)
+            return
+        self._damaged = [collection for collection in found.collections if is_damaged(collection)]
+        if self._damaged:
+            self._backup = set_aside(self._folder, self._damaged)
+
+    def after_opening(self, client: ClientAPI) -> None:
+        """Put back the vectors that are left of what was set aside."""
+        if not self._damaged:
+            return
+        self.repair = restore(self._folder, client, self._damaged)
+        logger.warning("%s", self._describe())
+        self._damaged = []
+
+    def _describe(self) -> str:
+        """What was found, what was done, and where the old files are."""
+        what = "; ".join(f"{where(collection)}: {reason(collection)}" for collection in self._damaged)
+        restored, lost = (sum(map(len, ids.values())) for ids in (self.repair.restored, self.repair.lost))
+        later = f", {lost} will be made anew by the next memory that uses them" if lost else ""
+        kept = f" What was there before is kept in {self._backup}." if self._backup else ""
+        return (
+            f"The store {self._folder} was damaged, as by a process that was killed, and has been repaired. {what}. No "
+            f"memory is lost; {restored} vectors were put back{later}.{kept}"
+        )
+
+    def after_closing(self) -> None:
+        """Note how the folder was left, so that it need not be looked at when it is opened again."""
+        if not any(self.repair.lost.values()) and not is_open_elsewhere(self._folder):
+            remember_state(self._folder)
+
+
+def examine(folder: Path) -> Inspection:
+    """Look at a folder thoroughly, without changing anything.
+
+    Raises:
+        DamagedStoreError: Its documents are damaged.
+        StoreUnavailableError: The application has it open.
+    """
+    check_not_open(folder)
+    finish_replacement(folder)
+    try:
+        return inspect_folder(folder, thorough=True)
+    except UnreadableDatabaseError as error:
+        raise DamagedStoreError(folder, error) from error
+
+
+def check_not_open(folder: Path) -> None:
+    """Make sure that only we can have the folder open.
+
+    Raises:
+        StoreUnavailableError: The application has it open.
+    """
+    if is_open_elsewhere(folder):
+        raise StoreUnavailableError(
+            f"This program has a Chroma client of its own on {folder}, so that it cannot be examined. Close that client first."
+        )
+
+
+def clean(folder: Path, orphans: Iterable[Path]) -> Path:
+    """Copy the documents to a new backup, and delete indexes that belong to nothing."""
+    backup = new_backup(folder)
+    shutil.copy2(folder / DATABASE, backup / DATABASE)
+    for path in orphans:
+        shutil.rmtree(path)
+    return backup
+
+
+def unblock(folder: Path, collections: Iterable[InspectedCollection]) -> None:
+    """Cut what Chroma cannot take in to what it can, so that it goes on with what was written after it."""
+    with read_database(folder / DATABASE) as database:
+        cut_tags(database, [write for collection in collections for write in collection.blocking])
+
+
+def is_damaged(collection: InspectedCollection) -> bool:
+    """Whether rows of it cannot be found by meaning, or it cannot be read at all."""
+    return collection.index.problem is not None or bool(collection.unindexed)
+
+
+def is_open_elsewhere(folder: Path) -> bool:
+    """Whether the application has a Chroma of its own on the folder: reading its database would break its locks."""
+    client = sys.modules.get("chromadb.api.shared_system_client")
+    open_now = [] if client is None else list(client.SharedSystemClient._identifier_to_system)
+    return any(os.path.realpath(path) == str(folder) for path in open_now)
+
+
+class DamagedStoreError(StoreUnavailableError):
+    """The documents of a store are damaged, not only its indexes."""
+
+    needs_developer = True
+
+    def __init__(self, folder: Path, error: UnreadableDatabaseError) -> None:
+        self.reason = str(error)
+        self.is_recoverable = not isinstance(error, MissingDatabaseError)
+        remedy = how_to_recover(folder) if self.is_recoverable else "Move it away to begin with a new one"
+        super().__init__(
+            f"The store {folder} cannot be opened: {error}. Nothing was changed. {remedy}, or put a backup of the whole folder "
+            "in its place."
+        )
+
+
+def how_to_recover(folder: Path) -> str:
+    """What to do about damaged documents."""
+    return f"Recover the documents that can still be read with {repair_command(folder)}, which keeps the damaged store"
+
+
+def repair_command(folder: Path) -> str:
+    """Return the command that repairs a store, to be quoted in a message."""
+    return f"`autogen-memory doctor --repair --path {shlex.quote(str(folder))}`"
+
+
+def set_aside(folder: Path, collections: Iterable[InspectedCollection]) -> Path | None:
+    """Move the files of indexes that cannot be loaded into a backup; where to, if there were any."""
+    broken = [collection.index.folder for collection in collections if collection.index.problem]
+    there = [path for path in broken if path.exists()]
+    if not there:
+        return None
+    backup = new_backup(folder)
+    for path in there:
+        path.rename(backup / path.name)
+    return backup
+
+
+def new_backup(folder: Path) -> Path:
+    """A new folder for what is about to be changed; the oldest of many are let go."""
+    name = f"{_BACKUP}{utc_now():%Y%m%d-%H%M%S-%f}"
+    (folder / name).mkdir(mode=private_files.FOLDER)
+    for old in backups(folder)[_BACKUPS_KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return folder / name
+
+
+def backups(folder: Path) -> list[Path]:
+    """The backups in a store's folder, newest first."""
+    return sorted(folder.glob(f"{_BACKUP}*"), reverse=True)
+
+
+def restore(
+    folder: Path,
+    client: ClientAPI,
+    collections: Iterable[InspectedCollection],
+) -> VectorRepair:
+    """Give rows their vectors back as far as these are left."""
+    repair = VectorRepair()
+    for collection in collections:
+        vectors = _remaining_vectors(folder, collection)
+        chroma = bare_collection(client, collection.name)
+        items = iter(vectors.items())
+        while chunk := dict(islice(items, _CHUNK)):
+            chroma.upsert(ids=list(chunk), embeddings=list(chunk.values()))
+        repair.restored[collection.name] = set(vectors)
+        repair.lost[collection.name] = set(collection.unindexed.difference(vectors))
+    return repair
+
+
+def _remaining_vectors(folder: Path, collection: InspectedCollection) -> dict[str, Any]:
+    """The vectors of rows without one: in what was set aside now, or earlier by a process that was then killed."""
+    if collection.shelf == "values":
+        return dict.fromkeys(collection.unindexed, VALUES_VECTOR)
+    found: dict[str, Any] = {}
+    for backup in backups(folder):
+        files = backup / collection.index.folder.name
+        missing = collection.unindexed.difference(found)
+        if missing and files.exists():
+            found |= read_index(files, collection.index.dimensions).vectors(missing)
+    return found
+
+
+def where(collection: InspectedCollection) -> str:
+    """A collection, as a user knows it."""
+    return f"{collection.shelf} of {collection.namespace!r}"
+
+
+def reason(collection: InspectedCollection) -> str:
+    """What is wrong with a damaged collection."""
+    return collection.index.problem or f"{len(collection.unindexed)} rows have no vector"
+
+
+def remember_state(folder: Path) -> None:
+    """Note the state of a folder that is known to be well."""
+    try:
+        private_files.write(folder / _STATE, json.dumps(_fingerprint(folder)))
+    except OSError as error:
+        logger.debug("The state of %s could not be noted; it will be checked when it is opened: %r", folder, error)
+
+
+def _read_state(folder: Path) -> dict[str, list[int]] | None:
+    try:
+        state: dict[str, list[int]] = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+        return state
+    except (OSError, ValueError):
+        return None
+
+
+def _fingerprint(folder: Path) -> dict[str, list[int]]:
+    """Size and time of every file Chroma keeps."""
+    files = [folder / DATABASE, *(segment / name for segment in segment_folders(folder) for name in INDEX_FILES)]
+    found: dict[str, list[int]] = {}
+    for path in files:
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        found[str(path.relative_to(folder))] = [status.st_size, status.st_mtime_ns]
+    return found

@@ -1,0 +1,192 @@
+"""The four places memories can live: a folder, a Chroma server, Chroma Cloud, or the RAM of this process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from ..core.checks import optional_text, require_text
+from ..core.config import (
+    DEFAULT_PATH,
+    PATH_VARIABLE,
+    CloudStoreConfig,
+    EmbeddedStoreConfig,
+    ServerStoreConfig,
+    StoreConfig,
+    TemporaryStoreConfig,
+)
+from ..text.disclosure import check_host, check_variable
+from .chroma.connection import ChromaConnection
+from .chroma.sources import Folder, Ram, Server, from_environment
+from .protocol import MemoryStore
+
+
+class EmbeddedStore:
+    """Chroma in this process, in a folder on disk. The default; needs no server.
+
+    The folder belongs to one process at a time; a second one gets `StoreLockedError`. Within a process any number of
+    memories may share it.
+
+    Args:
+        path: The folder; made if it is not there. By default the environment variable AUTOGEN_MEMORY_PATH, else
+            `~/.autogen_memory`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        given = os.fspath(path) if isinstance(path, os.PathLike) else path
+        self.config = EmbeddedStoreConfig(path=optional_text(given, "path"))
+        self._folder = Folder(self.config.path or os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
+
+    def __repr__(self) -> str:
+        return f"EmbeddedStore({self._folder.given!r})"
+
+    def connect(self) -> ChromaConnection:
+        """A connection to it. Does nothing yet."""
+        return ChromaConnection(self._folder)
+
+    def folder(self) -> Path:
+        """Where it really is. Blocks, since it has to look."""
+        return self._folder.path
+
+
+class ServerStore:
+    """A Chroma server, shared by any number of processes and machines.
+
+    `autogen-memory share` runs one on a folder of this machine, `chroma run --path memories` anywhere.
+    The open-source server has no authentication and no encryption of its own: keep it on loopback or behind a proxy.
+    Secrets are named, never given: the values stay in environment variables.
+
+    Args:
+        host: Its host name.
+        port: Its port.
+        ssl: Whether to use https.
+        tenant: The Chroma tenant.
+        database: The Chroma database.
+        timeout: Seconds after which a call that is not answered fails.
+        token_env: The environment variable that holds a token, sent as `Authorization: Bearer <token>`.
+        headers_env: Further headers, each with the environment variable that holds its value.
+        outbox: The folder in which what an agent heard is kept while the server cannot be reached; by default the
+            environment variable AUTOGEN_MEMORY_OUTBOX, else `~/.autogen_memory/outbox`. Empty for none.
+    """
+
+    def __init__(
+        self,
+        host: str = "localhost",
+        port: int = 8000,
+        ssl: bool = False,
+        *,
+        tenant: str = "default_tenant",
+        database: str = "default_database",
+        timeout: float = 10.0,
+        token_env: str | None = None,
+        headers_env: dict[str, str] | None = None,
+        outbox: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.config = ServerStoreConfig(
+            host=check_host(require_text(host, "host")),
+            port=port,
+            ssl=ssl,
+            tenant=tenant,
+            database=database,
+            timeout=timeout,
+            token_env=None if token_env is None else check_variable(token_env, "token_env"),
+            headers_env={
+                header: check_variable(variable, "Each value of headers_env")
+                for header, variable in (headers_env or {}).items()
+            },
+            outbox=None if outbox is None else os.fspath(outbox),
+        )
+
+    def __repr__(self) -> str:
+        config, usual = self.config, ServerStoreConfig()
+        others = [
+            f"{name}={getattr(config, name)!r}"
+            for name in ("ssl", "tenant", "database")
+            if getattr(config, name) != getattr(usual, name)
+        ]
+        return f"ServerStore({', '.join([repr(config.host), repr(config.port), *others])})"
+
+    def connect(self) -> ChromaConnection:
+        """A connection to it. Does nothing yet."""
+        return ChromaConnection(Server(self.config))
+
+
+class CloudStore:
+    """Chroma Cloud. The API key stays in an environment variable, CHROMA_API_KEY unless you name another.
+
+    Not tested against the cloud itself: it is a `ServerStore` with Chroma's address and key header.
+
+    Args:
+        tenant: The tenant; by default CHROMA_TENANT.
+        database: The database; by default CHROMA_DATABASE.
+        api_key_env: The environment variable that holds the API key.
+        timeout: Seconds after which a call that is not answered fails.
+        outbox: As for `ServerStore`.
+    """
+
+    def __init__(
+        self,
+        tenant: str | None = None,
+        database: str | None = None,
+        *,
+        api_key_env: str = "CHROMA_API_KEY",
+        timeout: float = 10.0,
+        outbox: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.config = CloudStoreConfig(
+            tenant=tenant,
+            database=database,
+            api_key_env=check_variable(api_key_env, "api_key_env"),
+            timeout=timeout,
+            outbox=None if outbox is None else os.fspath(outbox),
+        )
+
+    def __repr__(self) -> str:
+        given = [
+            f"{name}={value!r}" for name in ("tenant", "database") if (value := getattr(self.config, name)) is not None
+        ]
+        return f"CloudStore({', '.join(given)})"
+
+    def connect(self) -> ChromaConnection:
+        """A connection to it. Does nothing yet."""
+        server = ServerStoreConfig(
+            host="api.trychroma.com",
+            port=443,
+            ssl=True,
+            tenant=self.config.tenant or from_environment("CHROMA_TENANT", "tenant"),
+            database=self.config.database or from_environment("CHROMA_DATABASE", "database"),
+            timeout=self.config.timeout,
+            headers_env={"x-chroma-token": self.config.api_key_env},
+            outbox=self.config.outbox,
+        )
+        return ChromaConnection(Server(server))
+
+
+class TemporaryStore:
+    """The RAM of this process: for tests and trying out. Gone when the process ends.
+
+    Args:
+        id: Stores of the same id in the same process are the same store. By default a new one.
+    """
+
+    def __init__(self, id: str | None = None) -> None:
+        self.config = TemporaryStoreConfig(id=secrets.token_hex(8) if id is None else require_text(id, "id"))
+
+    def __repr__(self) -> str:
+        return f"TemporaryStore({self.config.id!r})"
+
+    def connect(self) -> ChromaConnection:
+        """A connection to it. Does nothing yet."""
+        return ChromaConnection(Ram(self.config.id))
+
+
+def store_from_config(config: StoreConfig) -> MemoryStore:
+    """The store that a configuration describes."""
+    if isinstance(config, EmbeddedStoreConfig):
+        return EmbeddedStore(config.path)
+    if isinstance(config, ServerStoreConfig):
+        return ServerStore(**config.model_dump(exclude={"type"}))
+    if isinstance(config, CloudStoreConfig):
+        return CloudStore(**config.model_dump(exclude={"type"}))
+    return TemporaryStore(config.id)

@@ -1,0 +1,159 @@
+"""No message, however long and whatever it is made of, stops the event loop."""
+
+import asyncio
+import re
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import product
+from pathlib import Path
+
+import chromadb
+import pytest
+from autogen_core.model_context import UnboundedChatCompletionContext
+from autogen_core.models import UserMessage
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autogen_persistent_memory import EmbeddedStore, PersistentMemory
+from autogen_persistent_memory.retrieval.keyword_index import words_of
+from autogen_persistent_memory.text.pieces import matches, pieces, replaced
+from autogen_persistent_memory.text.secrets import redact
+from autogen_persistent_memory.text.words import terms
+from benchmarks.cost.megabytes import PATHS, TEXTS, Cost, as_message, cost_of
+
+LONGEST_STALL = 0.1
+OTHERS = [path for path in PATHS if path not in ("message", "afterwards")]
+"""Ways into memory of which each text takes one, beside being said in a turn."""
+CHOSEN = """
+    one word, one word with y, base64, one line of words, one word in capitals, words of 65,000 letters, digits,
+    hyphens, commas, Chinese, digits and spaces, half a million lines, a million line breaks, mixed line breaks,
+    quotes, a million spaces, Arabic, combining marks, unicode spaces, full stops, ends of sentences,
+    apostrophes, question marks, round brackets, mixed brackets, addresses, zero width, control characters,
+    emoji, right to left, JSON in JSON, lists in lists, HTML, memory tags, Markdown table,
+    code fences, requests, web addresses, I am, whole answers of the tools, passwords for, JWTs
+"""
+TABLE = [" ".join(name.split()) for name in re.split(r", (?!000)|,\n", CHOSEN)]
+
+
+async def least(measure: Callable[[int], Awaitable[Cost]]) -> Cost:
+    """What something costs at best in three times: other work on the machine makes it cost more."""
+    cost = await measure(0)
+    for attempt in (1, 2):
+        if cost.stall >= LONGEST_STALL:
+            cost = min(cost, await measure(attempt))
+    return cost
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedStore]:
+    """A store that stays open, with the model loaded."""
+    store = EmbeddedStore(tmp_path_factory.mktemp("stalls"))
+    keeper = PersistentMemory("keeper", store=store)
+    asyncio.run(keeper.remember("Likes green tea"))
+    yield store
+    asyncio.run(keeper.close())
+
+
+@pytest.mark.parametrize(("name", "path"), [(name, OTHERS[at % len(OTHERS)]) for at, name in enumerate(TABLE)])
+async def test_a_megabyte_does_not_stop_the_event_loop(name: str, path: str, store: EmbeddedStore) -> None:
+    text = TEXTS[name]()
+
+    async def measure(attempt: int) -> Cost:
+        async with PersistentMemory(f"{name} {attempt}", session="s", store=store) as memory:
+            await memory.remember("Likes green tea")
+            turn = await cost_of(as_message(memory, text))
+            others = [await cost_of(PATHS[other](memory, text)) for other in (path, "afterwards")]
+            said = [record.content for record in await memory.session.messages()]
+            assert redact(text.strip()) in said or name == "whole answers of the tools"
+            return Cost(max(cost.stall for cost in (turn, *others)), turn.seconds)
+
+    cost = await least(measure)
+    assert cost.stall < LONGEST_STALL
+    assert cost.seconds < 4  # twice the deadline of a turn
+
+
+@pytest.mark.parametrize("call", ["recall", "remember", "update_context", "clear"])
+async def test_the_event_loop_does_not_wait_for_who_writes(memory: PersistentMemory, call: str) -> None:
+    await memory.remember("Likes green tea")
+    await memory.recall("tea")
+    catalogue = await memory._engine.holdings.catalogue()
+    is_held, may_go = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with catalogue._lock.writing():
+            is_held.set()
+            may_go.wait(10)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    await asyncio.to_thread(is_held.wait)
+    context = UnboundedChatCompletionContext([UserMessage(content="Which tea do I like?", source="user")])
+    work: dict[str, Callable[[], Awaitable[object]]] = {
+        "recall": lambda: memory.recall("tea"),
+        "remember": lambda: memory.remember("Likes black tea"),
+        "update_context": lambda: memory.update_context(context),
+        "clear": memory.clear,
+    }
+    waiting = asyncio.ensure_future(work[call]())
+    begun = asyncio.get_running_loop().time()
+    await asyncio.sleep(0.2)
+    assert asyncio.get_running_loop().time() - begun < 5
+    assert not waiting.done()
+    may_go.set()
+    await waiting
+    writer.join()
+
+
+async def test_a_message_of_three_megabytes_is_kept_whole_and_found_by_its_first(tmp_path: Path) -> None:
+    minutes = "The vault is in Reykjavik. " + "We talked about the weather — and so on. " * 75_000
+    async with PersistentMemory("ann", session="s", store=EmbeddedStore(tmp_path)) as memory:
+        await as_message(memory, minutes)
+        await memory.flush()
+        assert (await memory.session.messages())[0].content == minutes.strip()
+    async with PersistentMemory("ann", session="t", store=EmbeddedStore(tmp_path)) as memory:
+        found = await memory.recall("vault Reykjavik", limit=1)
+        assert found.hits[0].record.content == minutes.strip()
+
+    def documents() -> list[str]:
+        client = chromadb.PersistentClient(str(tmp_path))
+        held = [text for collection in client.list_collections() for text in collection.get()["documents"] or []]
+        client.close()
+        return held
+
+    assert max(map(len, await asyncio.to_thread(documents))) <= 16_000
+
+
+@pytest.mark.parametrize("text", ['{"a":' * 5_000, '{"a":' + "[" * 5_000 + "]" * 5_000 + "}"])
+async def test_json_that_is_too_deep_to_be_read_is_captured(memory: PersistentMemory, text: str) -> None:
+    await as_message(memory, text)
+    await memory.flush()
+    assert (await memory.session.messages())[0].content == text
+
+
+def test_a_very_long_word_is_found_as_it_is() -> None:
+    assert terms("a" * 60 + "ing") == ["a" * 60]
+    assert terms("a" * 64 + "ing") == ["a" * 64 + "ing"]
+
+
+def test_data_of_very_many_different_words_is_found_by_those_at_its_beginning() -> None:
+    found = words_of(" ".join(f"number{letters}s" for letters in map("".join, product("abcdefghij", repeat=5)))).counts
+    assert len(found) == 50_000
+    assert {"numberaaaaa", "numberbjjjj"} <= set(found)  # the first twenty thousand are stemmed
+    assert {"numbercaaaas", "numberejjjjs"} <= set(found)
+
+
+@given(st.lists(st.sampled_from(["a", "b ", " ", "\n", "é", "12"]), max_size=30), st.integers(0, 5_000))
+def test_the_pieces_of_a_text_are_the_text(units: list[str], count: int) -> None:
+    text = "".join(units) * (count // max(1, len(units)))
+    cut = list(pieces(text))
+    assert "".join(cut) == text
+    assert max(map(len, cut)) <= 2_000
+
+
+@given(st.lists(st.sampled_from(["a", "bb", "ab", " ", "\n", "A", "x" * 900]), min_size=1, max_size=60))
+def test_what_is_replaced_piece_by_piece_is_what_is_replaced_at_once(units: list[str]) -> None:
+    text = "".join(units) * 40
+    for pattern in (re.compile("a+b"), re.compile(r"\bab?\b"), re.compile("(?<=a)(?=b)"), re.compile("b{1,9}$", re.M)):
+        assert replaced(pattern, lambda found: f"<{found[0]}>", text) == pattern.sub(r"<\g<0>>", text)
+        at_once = [found.span() for found in pattern.finditer(text)]
+        assert [found.span() for found in matches(pattern, text, hints=("a", "b"))] == at_once

@@ -1,0 +1,29 @@
+"""The gist of a conversation, and what making it may cost."""
+
+from __future__ import annotations
+
+from toys import hit
+
+from autogen_persistent_memory.conversation.summary import gist
+from autogen_persistent_memory.core.records import MemoryRecord
+
+
+def said(text: str) -> MemoryRecord:
+    return hit(text, kind="interaction", source="user").record
+
+
+def test_of_very_long_messages_only_the_beginnings_are_read_in_whole_sentences() -> None:
+    """All of it would take seconds, for which an agent does not wait."""
+    plan = "We talked about the plan for the big room."
+    messages = [said(f"{plan} " * 200 + "Alice moves to Lisbon on Friday with Bob.") for _ in range(100)]
+    assert {sentence.text for sentence in gist(messages, 12)} == {plan}
+
+
+def test_what_a_short_message_says_at_its_end_is_read() -> None:
+    last = "Alice moves to Lisbon on Friday with Bob."
+    texts = {sentence.text for sentence in gist([said(f"We talked about the plan for the big room. {last}")], 12)}
+    assert last in texts
+
+
+def test_of_nothing_there_is_no_gist() -> None:
+    assert gist([], 12) == []

@@ -1,0 +1,128 @@
+"""What a program waits for when it imports the package, and what the package only imports when it needs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = str(Path(__file__).parents[1])
+PACKAGE = "autogen_persistent_memory"
+
+MOVING = {
+    "maintenance.transfer.transfer",
+    "maintenance.transfer.importer",
+    "maintenance.transfer.export_format",
+    "maintenance.transfer.streams",
+    "maintenance.transfer.namespace_patterns",
+    "maintenance.snapshot",
+    "maintenance.import_chroma",
+    "maintenance.foreign",
+}
+MENDING = {
+    "maintenance.doctor",
+    "storage.repair.survey",
+    "storage.repair.startup_repair",
+    "storage.repair.inspection",
+    "storage.repair.hnsw_files",
+    "storage.repair.swap_store",
+}
+RECOVERING = {
+    "maintenance.salvage.recovery",
+    "maintenance.salvage.finds",
+    "maintenance.salvage.salvage",
+    "maintenance.salvage.damaged_sqlite",
+    "maintenance.salvage.sqlite_pages",
+}
+ASKING_MODELS = {
+    "extraction.model_extraction",
+    "extraction.prompt",
+    "extraction.grounding",
+    "extraction.model_json",
+    "memories.tools",
+    "conversation.tool_notes",
+}
+READING = {"extraction.english", "conversation.summary"}
+ON_DEMAND = MOVING | MENDING | RECOVERING | ASKING_MODELS | READING | {"cli"}
+
+ONE_TURN = """
+import asyncio, sys, threading
+from autogen_agentchat.agents import AssistantAgent
+from autogen_core.model_context import UnboundedChatCompletionContext
+from autogen_core.models import UserMessage
+from autogen_persistent_memory import EmbeddedStore, PersistentMemory
+from toys import words
+
+class OnTheLoop:
+    def find_spec(self, name, path=None, target=None):
+        if threading.current_thread() is threading.main_thread():
+            print(name, file=sys.stderr)
+
+async def main(folder):
+    context = UnboundedChatCompletionContext()
+    await context.add_message(UserMessage(content="My name is Sarah, and I live in Lisbon.", source="user"))
+    async with PersistentMemory("ann", store=EmbeddedStore(folder), embedding=words()) as memory:
+        await memory.update_context(context)
+        await memory.recall("Where does Sarah live?")
+        try:
+            await memory.import_chroma(folder + "/nothing", "memories")
+        except ValueError:
+            pass
+
+sys.meta_path.insert(0, OnTheLoop())
+asyncio.run(main(sys.argv[1]))
+print(*sys.modules)
+"""
+
+
+def in_new_process(code: str, *arguments: str) -> list[str]:
+    """The words that a program prints, which must not complain."""
+    program = f"import sys; sys.path.append({TESTS!r})\n{code}"
+    answer = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    return answer.stdout.split()
+
+
+def imported_besides_autogen(module: str) -> set[str]:
+    """The modules that an import adds to those of a program with an agent."""
+    report = f"import autogen_agentchat.agents; before = set(sys.modules); import {module}; print(*set(sys.modules) - before)"
+    return set(in_new_process(report))
+
+
+def test_the_package_imports_no_library_that_agents_do_not() -> None:
+    added = imported_besides_autogen(PACKAGE)
+    assert {f"{PACKAGE}.memories.memory", f"{PACKAGE}.retrieval.engine"} <= added
+    others = {name.partition(".")[0] for name in added} - {PACKAGE}
+    assert others - sys.stdlib_module_names == set()
+    assert others & {"sqlite3", "multiprocessing", "ctypes", "unittest"} == set()
+
+
+def test_the_package_imports_only_the_parts_that_every_memory_needs() -> None:
+    added = imported_besides_autogen(PACKAGE)
+    assert {name for name in ON_DEMAND if f"{PACKAGE}.{name}" in added} == set()
+
+
+def test_importing_the_package_compiles_no_regular_expression() -> None:
+    code = f"""
+import {PACKAGE}, re
+for name, module in list(sys.modules.items()):
+    if name.startswith("{PACKAGE}"):
+        print(*(f"{{name}}.{{variable}}" for variable, value in vars(module).items() if isinstance(value, re.Pattern)))
+"""
+    assert in_new_process(code) == []
+
+
+def test_the_command_line_imports_what_one_command_needs_when_that_is_run() -> None:
+    code = f"import {PACKAGE}.cli.app; print(*sys.modules)"
+    unneeded = {"autogen_agentchat.agents", "autogen_ext", "chromadb", "numpy", "sqlite3", "tqdm"}
+    unneeded |= {f"{PACKAGE}.{name}" for name in ON_DEMAND - {"cli"}}
+    assert unneeded & set(in_new_process(code)) == set()
+
+
+def test_what_the_first_turn_has_to_import_is_imported_off_the_event_loop(tmp_path: Path) -> None:
+    imported = in_new_process(ONE_TURN, str(tmp_path))
+    needed = {
+        f"{PACKAGE}.{name}"
+        for name in ("extraction.english.facts", "storage.repair.startup_repair", "maintenance.import_chroma")
+    }
+    assert needed | {"chromadb", "numpy", "filelock", "sqlite3"} <= set(imported)

@@ -1,0 +1,208 @@
+import random
+import time
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autogen_persistent_memory.retrieval.keyword_index import KeywordIndex, KeywordMatches
+from autogen_persistent_memory.text.words import terms
+
+TERMS = [
+    ("What did Caroline paint?", ["carolin", "paint"]),
+    ("She was painting and paints", ["paint", "paint"]),
+    ("C++ 3.5 and user_42", ["c", "3", "5", "user_42"]),
+    ("Die Straße nach München", ["die", "strass", "nach", "münchen"]),
+    ("el niño comió paella", ["el", "niño", "comió", "paella"]),
+    ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
+    ("茶", ["茶"]),
+    ("GPT4と東京", ["gpt4", "と東", "東京"]),
+    ("what is it?", []),
+    ("", []),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), TERMS)
+def test_the_terms_of_a_text(text: str, expected: list[str]) -> None:
+    assert terms(text) == expected
+
+
+def an_index(*texts: str, session: str | None = None) -> KeywordIndex:
+    index = KeywordIndex()
+    for number, text in enumerate(texts):
+        index.put(str(number), text, shelf="profile", session=session, order=number)
+    return index
+
+
+def weighed(
+    index: KeywordIndex, ids: Iterable[str], query: str | KeywordMatches = "", worth: Sequence[float] | None = None
+) -> list[list[float]]:
+    """For each of `WEIGHED` what it says of each memory."""
+    matches = index.search(query) if isinstance(query, str) else query
+    slots = np.array([index.slots[id] for id in ids], dtype=np.intp)
+    nearness = np.zeros(len(slots)) if worth is None else np.array(worth)
+    return index.weigh(slots, nearness, matches).tolist()
+
+
+def ids_in(index: KeywordIndex, slots: Iterable[int]) -> list[str | None]:
+    id_in = {slot: id for id, slot in index.slots.items()}
+    return [id_in.get(slot) for slot in slots]
+
+
+def best(index: KeywordIndex, query: str, count: int = 10) -> list[str | None]:
+    matches = index.search(query)
+    found = np.array(matches.best(count, ["profile"], 0.0)["profile"])
+    keywords, _ = matches.of(found)
+    return ids_in(index, found[np.argsort(-keywords)])
+
+
+def test_the_memory_that_holds_more_of_the_words_is_better() -> None:
+    index = an_index("green tea from Japan", "green apples", "black coffee")
+    assert best(index, "Who likes green tea?") == ["0", "1"]
+    (holds_both, holds_none), of_sessions, *_ = weighed(index, ["0", "2"], "green tea")
+    assert holds_both == pytest.approx(0.9, abs=0.15)
+    assert holds_none == 0
+    assert of_sessions == [0, 0]
+
+
+def test_half_of_the_words_is_worth_much_less_than_half() -> None:
+    index = an_index("green tea", "green apples", "red apples", "blue sky")
+    (all_words, half), *_ = weighed(index, ["0", "1"], "green tea")
+    assert half < 0.3 * all_words
+
+
+def test_an_answer_inherits_the_words_of_its_question() -> None:
+    index = an_index("Where did you go hiking?", "To the Dolomites!", "Nice", "Anything else", session="s")
+    (question, answer, after, later), of_sessions, *_ = weighed(index, ["0", "1", "2", "3"], "hiking")
+    assert question > answer > after > later == 0
+    assert of_sessions[3] > 0  # its session holds the word
+
+
+def test_neighbours_follow_the_order_also_when_told_late_or_removed() -> None:
+    index = KeywordIndex()
+    for id, order in (("a", 1), ("c", 3), ("b", 2)):
+        index.put(id, id, shelf="profile", session="s", order=order)
+    index.put("elsewhere", "d", shelf="profile")
+    assert weighed(index, ["a", "b", "c", "elsewhere"], worth=[0.5, 0.25, 0.125, 1.0])[2] == [0.25, 0.625, 0.25, 0]
+    index.remove("b")
+    assert weighed(index, ["a", "c", "elsewhere"], worth=[0.5, 0.125, 1.0])[2] == [0.125, 0.5, 0]
+
+
+def test_a_question_is_put_as_those_it_names_would_say_it() -> None:
+    index = KeywordIndex()
+    for number in range(40):
+        text = f"Berlin number {number}" if number < 20 else f"number {number}"
+        index.put(str(number), text, shelf="profile", speaker="Ann" if number % 2 else "Bob")
+    index.put("rare", "Oslo is far", shelf="profile")
+    assert index.as_said("What did Ann say about Berlin and Oslo?") == "What did I say about and Oslo?"
+    assert index.as_said("What are Ann's plans?") == "What are my plans?"
+    assert index.as_said("Wo wohnt Ann?") == "Wo wohnt ?"
+    assert index.as_said("Ann?") == "Ann?"
+    assert index.speakers_named("Did Ann tell Carl?") == {"Ann"}
+    assert index.speakers_named("Did Annabel?") == set()
+
+
+def test_particulars_are_times_and_names_that_are_not_the_speakers() -> None:
+    index = KeywordIndex()
+    said = {
+        "plain": "I went to the lake",
+        "when": "I went yesterday, in 2023",
+        "name": "I went to Oslo",
+        "both": "I went to Oslo in June",
+        "speaker": "I went with Bob",
+    }
+    for id, text in said.items():
+        index.put(id, text, shelf="session", is_message=True, date="3 May 2024", speaker="Ann")
+    index.put("fact", "Ann went to Oslo in June", shelf="profile")
+    assert weighed(index, [*said, "fact"])[3] == [0, 1, 1, 2, 1, 0]
+    index.put("his", "me too", shelf="session", is_message=True, speaker="Bob")
+    assert weighed(index, ["speaker"])[3] == [0]
+
+
+def test_who_speaks_and_who_asks() -> None:
+    index = KeywordIndex()
+    index.put("hers", "I went to the lake", shelf="session", speaker="Ann")
+    index.put("his", "Did you? ", shelf="session", speaker="Bob")
+    index.put("nobody's", "The lake is cold", shelf="profile")
+    slots, nothing = np.array([0, 1, 2]), index.search("")
+    by_ann, asks = index.weigh(slots, np.zeros(3), nothing, {"Ann", "Carl"})[4:].tolist()
+    assert by_ann == [1, 0, 0]
+    assert asks == [0, 1, 0]
+    assert index.weigh(slots, np.zeros(3), nothing)[4].tolist() == [0, 0, 0]
+
+
+def test_only_the_shelves_asked_for_are_searched() -> None:
+    index = an_index("green tea")
+    index.put("said", "green tea", shelf="session")
+    found = index.search("green tea").best(10, ["session", "nowhere"], 0.0)
+    assert ids_in(index, found["session"]) == ["said"]
+    assert found["nowhere"] == []
+    assert KeywordIndex().search("tea").best(10, ["profile"], 0.0) == {"profile": []}
+
+
+def test_what_a_search_found_stays_valid_while_the_index_changes() -> None:
+    index = an_index("green tea", "green apples")
+    matches = index.search("green tea")
+    index.put("new", "green tea", shelf="profile")
+    index.put("1", "green pears", shelf="profile")
+    index.remove("0")
+    assert weighed(index, ["new"], matches)[:2] == [[0], [0]]
+    assert ids_in(index, matches.best(10, ["profile"], 0.0)["profile"]) == [None, "1"]
+
+
+WORDS = st.sampled_from(["tea", "coffee", "milk", "green", "black", "cup", "Oslo"])
+STEPS = st.lists(st.tuples(st.integers(0, 9), st.lists(WORDS, max_size=4), st.booleans()), max_size=40)
+
+
+@given(STEPS, st.lists(WORDS, min_size=1, max_size=3))
+def test_an_index_that_grew_and_shrank_is_like_one_built_at_once(
+    steps: list[tuple[int, list[str], bool]], query: list[str]
+) -> None:
+    grown, left = KeywordIndex(), dict[str, str]()
+    for number, words, keep in steps:
+        id = str(number)
+        if keep:
+            left.pop(id, None)
+            left[id] = " ".join(words)
+            grown.put(id, left[id], shelf="profile", session="s", order=number)
+        else:
+            left.pop(id, None)
+            grown.remove(id)
+    built = KeywordIndex()
+    for id, text in left.items():
+        built.put(id, text, shelf="profile", session="s", order=int(id))
+    asked = " ".join(query)
+    assert len(grown) == len(built) == len(left)
+    ids = list(left)
+    worth = [1 + int(id) / 8 for id in ids]
+    for here, there in zip(weighed(grown, ids, asked, worth), weighed(built, ids, asked, worth), strict=True):
+        assert here == pytest.approx(there, abs=1e-5)
+
+
+def test_a_search_among_many_takes_milliseconds() -> None:
+    chance = random.Random(0)
+    vocabulary = [f"word{number}" for number in range(2000)]
+    index = KeywordIndex()
+    for number in range(20_000):
+        index.put(str(number), " ".join(chance.choices(vocabulary, k=12)), shelf="profile")
+    started = time.perf_counter()
+    for _ in range(10):
+        index.search("word1 word2 word3 word4").best(50, ["profile"], 0.3)
+    assert (time.perf_counter() - started) / 10 < 0.05
+
+
+def test_what_has_no_neighbours_or_session_gives_nothing_to_the_memory_added_last() -> None:
+    index = KeywordIndex()
+    index.put("alone", "the cello", shelf="profile")
+    index.put("first", "the cello again", shelf="profile", session="s", order=1)
+    index.put("second", "bread", shelf="profile", session="s", order=2)
+    index.put("last", "rain", shelf="profile")
+    found = weighed(index, ["alone", "first", "second", "last"], "cello")
+    alone, first, second, last = zip(*found[:2], strict=True)
+    assert last == (0, 0)
+    assert alone[0] > 0
+    assert alone[1] == 0
+    assert first[1] == second[1] > 0
+    assert first[0] > second[0] > 0
