@@ -13,20 +13,17 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..core.config import RecallPolicy
-from ..core.lazy_regex import lazy
 from ..core.records import MemoryHit, MemoryRecord
 from ..core.tokens import count_tokens
 from ..retrieval.diversity import first_told_once, told_once, varied
 from ..retrieval.ranking import in_order, relevance
+from ..text.neutralise import neutral
 from ..text.pieces import replaced
 from .model_context import NOTHING_FOUND, named, opening_of
 
 CLOSING = "</memory>"
 WORD_JOINER = "\u2060"
 
-_BETWEEN = r"[^\w<＜﹤]{0,8}"  # also what cannot be seen
-_WORDS = lazy(r"[^\s\x00-\x1f\x7f-\x9f]+")
-_TAG = lazy(rf"[<＜﹤](?={_BETWEEN.join(('', *'memory'))})", re.IGNORECASE)
 _CUT_MARK = " …"
 _SHORTEST_CUT = 20
 _LESSON = "lesson"
@@ -205,12 +202,6 @@ def spoken(source: str | None, text: str, longest: int | None = None) -> str:
     if longest is not None and len(text) > longest:
         text = text[:longest].rsplit(None, 1)[0] + _CUT_MARK
     return f"- {f'{neutral(source)}: ' if source else ''}{neutral(text)}"
-
-
-def neutral(text: str) -> str:
-    """The text on one line, without control characters, unable to open or close a block."""
-    line = " ".join(found[0] for found in _WORDS.finditer(text))
-    return replaced(_TAG, lambda _: "‹", line, hints="<＜﹤")
 
 
 def break_words(text: str, words: Sequence[str]) -> str:

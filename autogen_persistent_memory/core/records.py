@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, NamedTuple, get_args
 
-from ..text.words import tells
 from .checks import (
     MAX_LIFETIME,
     check_flag,
@@ -47,10 +46,6 @@ QUOTE = "apm:quote"
 """Under this name the metadata of an extracted fact holds the words of the message that told it last."""
 
 
-def _is_trivial(kind: str, origin: Origin, content: str) -> bool:
-    return kind == "interaction" and origin in ("user", "agent") and not tells(content)
-
-
 def utc_now() -> datetime:
     """The current time, timezone-aware, in UTC."""
     return datetime.now(timezone.utc)
@@ -85,11 +80,6 @@ class MemoryRecord:
     superseded_at: datetime | None = None
     mime_type: str = TEXT
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-    @property
-    def is_trivial(self) -> bool:
-        """Whether it was captured and says next to nothing: kept in the order of its session, but never recalled."""
-        return _is_trivial(self.kind, self.origin, self.content)
 
     def is_current(self, now: datetime) -> bool:
         """Whether this memory counts now: not superseded, not expired."""
@@ -218,11 +208,6 @@ class Draft:
     ends: Callable[[MemoryRecord], bool] | None = None
     """Which memories are over by this one."""
 
-    @property
-    def is_trivial(self) -> bool:
-        """As `MemoryRecord.is_trivial`."""
-        return _is_trivial(self.kind, self.origin, self.content)
-
 
 class Selection(NamedTuple):
     """Which records are meant. Every field that is set must hold; an empty selection means all of them."""
@@ -243,13 +228,11 @@ class Selection(NamedTuple):
     """Not superseded, and not expired at this time, which is now."""
     believed_at: datetime | None = None
     """Believed at this time, which is past."""
-    telling: bool = False
-    """Not trivial."""
 
     @property
     def is_all_that_is_current(self) -> bool:
-        """Whether everything is meant that is current at some time, but for what is trivial."""
-        return self.current_at is not None and self._replace(current_at=None, telling=False) == _EVERYTHING
+        """Whether it selects everything that is current at some time."""
+        return self.current_at is not None and self._replace(current_at=None) == _EVERYTHING
 
     def matches(self, record: MemoryRecord) -> bool:
         """Whether the record is one of those meant."""
@@ -264,7 +247,6 @@ class Selection(NamedTuple):
             and (self.expired_at is None or (record.expires_at is not None and record.expires_at <= self.expired_at))
             and (self.current_at is None or record.is_current(self.current_at))
             and (self.believed_at is None or record.was_current(self.believed_at))
-            and not (self.telling and record.is_trivial)
         )
 
 

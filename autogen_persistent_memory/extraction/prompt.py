@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..conversation.block import neutral
+from ..text.neutralise import neutral
 from .extractor import Message
 
 KINDS = ("fact", "preference", "decision", "lesson", "context")

@@ -7,9 +7,10 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
-from ..conversation.traces import Forgotten
+from ..conversation.traces import Doomed, Forgotten, Traces, trace
 from ..core.checks import check_count, check_flag, decode_json, encode_json, optional_text, require_text
 from ..core.errors import PersistentMemoryError
 from ..core.limits import MAX_KEY, MAX_VALUE
@@ -266,14 +267,22 @@ class RememberingMemory(EngineMemory):
         names_messages = id is not None or session is not None or "interaction" in (selection.kinds or ())
         is_thorough, is_trial = check_flag(everywhere, "everywhere"), check_flag(dry_run, "dry_run")
         named = self._shelves if names_messages else ("profile",)
-        forgotten = await self._engine.forget(
+        found = Traces()
+
+        async def erase_traces(doomed: list[MemoryRecord]) -> None:
+            nonlocal found
+            what = await in_thread(partial(Doomed, doomed, selection if id is None else None))
+            found = await trace(self._engine.values, what, erase=not is_trial)
+
+        count, messages = await self._engine.forget(
             selection,
             SHELVES if is_thorough else named,
             id=optional_text(id, "id"),
             history=is_thorough,
-            traces=is_thorough,
             dry_run=is_trial,
+            beforehand=erase_traces if is_thorough else None,
         )
+        forgotten = Forgotten(count, messages, found)
         if is_thorough and not is_trial:
             self._log_forgotten(forgotten)
         return forgotten

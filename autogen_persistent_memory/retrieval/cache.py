@@ -21,6 +21,7 @@ from ..runtime.threads import hand_over, in_thread
 from ..storage.protocol import Near, Shelf, ShelfName
 from ..text.embeddings import Vector, Vectors
 from ..text.passages import without
+from ..text.speech_acts import is_trivial
 from .keyword_index import KeywordIndex, KeywordMatches, Words, words_of
 from .ranking import PARTS, Candidates
 from .vector_index import VectorIndex
@@ -151,14 +152,14 @@ class Catalogue:
                     continue
                 known = self._records.get(record.id)
                 record = self._records[record.id] = with_own_metadata(record)
-                if record.is_trivial:
+                if is_trivial(record):
                     self._unindex(shelf, record.id)
                 else:
                     self._index_record(shelf, record, words, known)
 
     def _words_to_index(self, record: MemoryRecord) -> Words | None:
         """The words of a record, unless it is known by them already; read while others use the index."""
-        is_found = record.superseded_by is None and not record.is_trivial
+        is_found = record.superseded_by is None and not is_trivial(record)
         return _words_of(record) if is_found and self._is_changed(record, self._records.get(record.id)) else None
 
     def _is_changed(self, record: MemoryRecord, known: MemoryRecord | None) -> bool:
@@ -217,7 +218,7 @@ class Catalogue:
             before, self._index = self._index, KeywordIndex()
             self._telling, self._doubtful, self._in_slot = Counter(), set(), []
             for record in self._records.values():
-                if not record.is_trivial:
+                if not is_trivial(record):
                     self._index_record(self._shelf_of[record.id], record)
             slot_of = {slot: self._index.slots.get(id) for id, slot in before.slots.items()}
             self._vectors = {name: vectors.renumbered(slot_of.get) for name, vectors in self._vectors.items()}

@@ -6,14 +6,13 @@ import asyncio
 import logging
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from ..conversation.traces import Doomed, Forgotten, Traces, trace
 from ..core.config import RecallPolicy
 from ..core.errors import PersistentMemoryError
 from ..core.records import FACTS, MESSAGES, Clock, Draft, MemoryHit, MemoryRecord, Query, Selection, SessionInfo, listed
@@ -29,6 +28,7 @@ from ..storage.protocol import SHELVES, MemoryStore, Shelf, ShelfName, Space, Va
 from ..text.content import redacted
 from ..text.embeddings import Embedding, Vectors
 from ..text.record_vectors import embedded
+from ..text.speech_acts import is_trivial
 from .conflicts import newest_of_each_key, resolve, successions
 from .editing import Changes, edited, without_fact
 from .namespace import Holdings
@@ -43,6 +43,13 @@ _SAME_AMONG = 20
 _MOST_AWAKE = 100
 """So many namespaces a process keeps in mind; the others are read again when they are used again."""
 _TICK = timedelta(microseconds=1)
+
+
+class Removed(NamedTuple):
+    """How many records were deleted, or would be, and how many of them are captured messages."""
+
+    records: int
+    messages: int
 
 
 class Chore(Protocol):
@@ -388,7 +395,7 @@ class Engine:
         if not self.prepared:
             await self.prepare()
         now = at or self.clock()
-        believed = selection._replace(current_at=None if at else now, believed_at=at, telling=True)
+        believed = selection._replace(current_at=None if at else now, believed_at=at)
         question = Query(query) if isinstance(query, str) else query
         search = Search(question, self.holdings, self.embedding, self.policy, limit=limit, only_relevant=only_relevant)
         hits = await search.run(shelves, believed, now, unless)
@@ -400,9 +407,9 @@ class Engine:
     ) -> list[MemoryHit]:
         """The newest and most used memories, best first, as they were believed at that time."""
         now = at or self.clock()
-        believed = selection._replace(current_at=None if at else now, believed_at=at, telling=True)
+        believed = selection._replace(current_at=None if at else now, believed_at=at)
         found = await asyncio.gather(*(self.holdings.shelf(name).select(believed) for name in shelves))
-        records = newest_of_each_key([record for records in found for record in records])
+        records = newest_of_each_key([record for records in found for record in records if not is_trivial(record)])
         return unasked(records, now=now, policy=self.policy, limit=limit)
 
     def reinforce(self, hits: Iterable[MemoryHit]) -> None:
@@ -491,9 +498,9 @@ class Engine:
         *,
         id: str | None = None,
         history: bool = False,
-        traces: bool = False,
         dry_run: bool = False,
-    ) -> Forgotten:
+        beforehand: Callable[[list[MemoryRecord]], Awaitable[None]] | None = None,
+    ) -> Removed:
         """Delete for good what the selection means, or what of it has this id.
 
         What is heard and not stored yet is forgotten as well.
@@ -503,30 +510,26 @@ class Engine:
             shelves: Where to look for it.
             id: Only the memory with this id.
             history: Also what is no longer current, and the messages that told it.
-            traces: Also what saved states and summaries tell of it.
             dry_run: Only find it.
+            beforehand: Called with the records before they are deleted. Agents do not wait for it.
         """
 
-        found = Traces()
-
-        async def forget() -> Forgotten:
+        async def forget() -> Removed:
             doomed = await self._doomed(selection, shelves, id, history)
             messages = sum(record.kind == "interaction" for record in doomed)
-            return Forgotten(len(doomed) if dry_run else await self._remove(doomed), messages, found)
+            return Removed(len(doomed) if dry_run else await self._remove(doomed), messages)
 
         if not dry_run:
             for hearer in self.hearers:
                 await hearer.catch_up()
         await self._finish_chores()  # what is still to come must not come back
-        if traces:  # before the memories are gone by which they are found; agents do not wait for it
-            doomed = await self._doomed(selection, shelves, id, history)
-            what = await in_thread(partial(Doomed, doomed, selection if id is None else None))
-            found = await trace(self.values, what, erase=not dry_run)
-        forgotten = await self._as_a_whole(forget)
+        if beforehand is not None:
+            await beforehand(await self._doomed(selection, shelves, id, history))
+        removed = await self._as_a_whole(forget)
         if not dry_run:
             for hearer in self.hearers:
                 await hearer.look_again()
-        return forgotten
+        return removed
 
     async def _doomed(
         self, selection: Selection, shelves: Sequence[ShelfName], id: str | None, history: bool
@@ -569,7 +572,7 @@ class Engine:
 
     async def clear_session(self, session: str) -> int:
         """Delete a conversation for good: its messages, and all that is kept about it; how many messages."""
-        gone = await self.forget(Selection(session=session), ["session"], history=True)
+        gone, _ = await self.forget(Selection(session=session), ["session"], history=True)
         for space in _OF_SESSIONS:
             await self.values.remove(space, session)
         return gone

@@ -16,6 +16,7 @@ from ..runtime.threads import in_thread, in_thread_if_long
 from ..storage.protocol import ShelfName
 from ..text.embeddings import Embedding, Vector
 from ..text.passages import could_answer
+from ..text.speech_acts import is_trivial
 from .cache import Asked, Catalogue, Found, read_soon
 from .conflicts import newest_of_each_key
 from .namespace import PATIENCE, Holdings
@@ -69,7 +70,7 @@ class Search:
         is_now = believed.believed_at is None
 
         def is_passed_over(record: MemoryRecord) -> bool:
-            if unless is not None and unless(record):
+            if is_trivial(record) or (unless is not None and unless(record)):
                 return True
             part = catalogue.holding_part(record) if is_now else record.content
             return part is not record.content and not could_answer(part)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from ..core.lazy_regex import lazy
-from .words import content_words, names_within, tells, terms
+from .speech_acts import tells
+from .words import content_words, names_within, terms
 
 Span = tuple[int, int]
 """Where a part of a text begins and ends."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ..core.records import Draft, MemoryRecord
 from .content import meaning
 from .embeddings import Embedding, Vector, Vectors
+from .speech_acts import is_trivial
 
 _ANY_TEXT = "any text"
 _SHORT_IN_0_1 = 30
@@ -17,17 +18,17 @@ _SHORT_IN_0_1 = 30
 
 async def embedded(items: Sequence[Draft] | Sequence[MemoryRecord], embedding: Embedding) -> Vectors:
     """A vector for each; what is trivial is not worth embedding and gets one that is like no other."""
-    telling = [item for item in items if not item.is_trivial]
+    telling = [item for item in items if not is_trivial(item)]
     vectors = iter(await embedding.embed([meaning(item) for item in telling]))
     if len(telling) == len(items):
         return list(vectors)
     dimensions = len(await embedding.embed_query(_ANY_TEXT))
-    return [_unlike_any(item.content, dimensions) if item.is_trivial else next(vectors) for item in items]
+    return [_unlike_any(item.content, dimensions) if is_trivial(item) else next(vectors) for item in items]
 
 
 def lacks_meaning(record: MemoryRecord, vector: Vector) -> bool:
     """Return whether a message that tells something has a vector like no other: 0.1 gave one to all short messages."""
-    if record.is_trivial or record.kind != "interaction" or len(record.content) > _SHORT_IN_0_1:
+    if is_trivial(record) or record.kind != "interaction" or len(record.content) > _SHORT_IN_0_1:
         return False
     return all(abs(one - other) < 1e-4 for one, other in zip(vector, _unlike_any(record.content, len(vector))))
 

@@ -14,8 +14,6 @@ from .pieces import matches, pieces
 _WORD = lazy(r"\w+")
 _NAME_WITHIN = lazy(r"(?<=[a-z0-9,;:] )[A-Z]\w+")
 _NEGATION = lazy(r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without)\b|n['’]t\b", re.IGNORECASE)
-_SHORT = 200
-"""Characters beyond which a text tells something, whatever its words are."""
 _FILLERS = frozenset(("realli", "actual", "definit", "absolut", "total", "quit", "also", "basic", "by", "way"))
 _YEAR = lazy(r"(?:19|20)\d\d")
 _TIMES = frozenset(
@@ -55,7 +53,7 @@ _LONGEST_STEMMED = 64
 """Letters. Longer ones are not words of a language, and stemming takes a time that grows with their square."""
 _MOST_STEMMED = 20_000
 """Different words of a text. More has no megabyte of prose, but data has; they would take seconds."""
-_CJK = lazy(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+CJK = lazy(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 STOP_WORDS = frozenset(
     """
     a about above after again against all also am an and any are aren as at be because been before being below
@@ -67,37 +65,6 @@ STOP_WORDS = frozenset(
     very was wasn we were weren what when where which while who whom whose why will with won would wouldn you your
     yours yourself yourselves
     """.split()  # noqa: SIM905
-)
-
-PLEASANTRIES = frozenset(
-    """
-    absolutely agreed agree ah aha alright amazing appreciated awesome aye brilliant bye certainly cheers cool correct
-    damn definitely done exactly excellent fab fair fantastic fine glad good goodbye goodnight gosh gotcha great haha
-    hello hey hi hiya hmm hooray huh indeed k kk lol lovely nah nice nope noted oh ok okay ooh oops perfect please pls
-    really right roger sorry splendid sup super sure ta thank thanks thankyou thx totally true tysm understood welcome
-    well wonderful wow yay yea yeah yep yes yo yup
-    bitte dank danke einverstanden genau gerne gern gut hallo ja jawohl klar moin nein prima schön sehr servus stimmt
-    tschüss verstanden vielen
-    acuerdo adiós bien bueno claro entendido gracias hola muchas perfecto sí vale
-    accord adieu beaucoup bonjour bonsoir compris entendu merci non oui parfait plaît salut svp très
-    certo entendi obrigada obrigado olá oi sim tchau
-    """.split()  # noqa: SIM905
-)
-"""Words of greetings, thanks and assent: a message of nothing else tells nothing."""
-_SET_PHRASE = lazy(
-    r"\b(?:(?:good|have a (?:nice|good|great|lovely)|enjoy your) (?:morning|afternoon|evening|night|day|weekend|one)|good luck"
-    r"|(?:a lot|so much|see you(?: later)?|no problem|no worries|of course|my pleasure|you bet|wait)"
-    r"|(?:that |it )?(?:helps(?: a lot)?|works(?: for me)?|makes sense|sounds good)|got it|i (?:see|appreciate it)"
-    r"|guten (?:morgen|tag|abend)|gute nacht|alles klar|buenos días|buenas (?:tardes|noches)|por favor|de acuerdo|muito bem"
-    r"|bom dia|boa (?:tarde|noite)|bonne (?:nuit|journée|soirée)|s'il (?:vous|te) plaît|d'accord)\b",
-    re.IGNORECASE,
-)
-_SPACELESS_PLEASANTRY = lazy(
-    "ありがとう(?:ございま(?:す|した))?|お願いします|おねがいします|おはよう(?:ございます)?|こんにちは|こんばんは|さようなら"
-    "|すみません|ごめん(?:なさい)?|わかりました|分かりました|了解(?:です|しました)?|はい|いいえ|うん|そうです|いいです"
-    "|谢谢(?:你|您)?|謝謝(?:你|您)?|不客气|你好|您好|早上好|晚上好|晚安|再见|好的|可以|没问题|沒問題|知道了|明白(?:了)?|是的|好"
-    "|안녕(?:하세요|히)?|감사(?:합니다|해요)?|고마워(?:요)?|네|예|아니(?:요|오)?|좋아(?:요)?|알겠(?:습니다|어요)"
-    "|[はねよわかなのです啊呀吧哦嗯啦嘛呢了吗요]"
 )
 
 
@@ -119,7 +86,7 @@ def each_term(text: str) -> Iterator[str]:
                 if word not in stems and len(word) <= _LONGEST_STEMMED and len(stems) < _MOST_STEMMED:
                     stems[word] = _stem(word)
                 yield stems.get(word, word)
-        elif _CJK.search(word):
+        elif CJK.search(word):
             yield from _pairs(word)
         else:
             yield word
@@ -145,26 +112,10 @@ def has_terms(text: str) -> bool:
     return any(not word.isascii() or word not in STOP_WORDS for word in _folded(text))
 
 
-def tells(text: str) -> bool:
-    """Return whether a text holds anything beyond function words, greetings and assent: a content word, a number, a name."""
-    return _beyond_pleasantries(text) if len(text) <= _SHORT else True
-
-
 def content_words(text: str) -> set[str]:
     """Return the terms of a text that say something, and "not" where it denies: what another text needs to say as much."""
     said = {term for term in terms(text) if term not in _FILLERS}
     return said | {"not"} if _NEGATION.search(text) else said
-
-
-@lru_cache(maxsize=4096)
-def _beyond_pleasantries(text: str) -> bool:
-    text = _SET_PHRASE.sub(" ", unicodedata.normalize("NFKC", text))
-    for word in _WORD.findall(text.casefold()):
-        if _CJK.search(word):
-            word = _SPACELESS_PLEASANTRY.sub("", word)
-        if word and word not in STOP_WORDS and word not in PLEASANTRIES:
-            return True
-    return any(name.casefold() not in PLEASANTRIES for name in names_within(text))
 
 
 def is_name(word: str) -> bool:
@@ -195,7 +146,7 @@ def _normal(text: str) -> Iterator[str]:
 def _pairs(word: str) -> list[str]:
     parts: list[str] = []
     position = 0
-    for run in _CJK.finditer(word):
+    for run in CJK.finditer(word):
         if run.start() > position:
             parts.append(word[position : run.start()])
         characters = run.group()

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from toys import NOW, hit
 
 from autogen_persistent_memory import MemoryHit, RecallPolicy
-from autogen_persistent_memory.conversation.block import age_in_words, break_words, neutral, paste, render
+from autogen_persistent_memory.conversation.block import age_in_words, break_words, paste, render
 from autogen_persistent_memory.core.tokens import count_tokens
+from autogen_persistent_memory.text.neutralise import neutral
 
 
 def block(*hits: MemoryHit, **policy: object) -> str:

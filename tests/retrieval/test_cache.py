@@ -13,7 +13,7 @@ from autogen_persistent_memory.retrieval.cache import Asked, Catalogue
 from autogen_persistent_memory.retrieval.ranking import PARTS, Candidates
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
-CURRENT = Selection(current_at=NOW, telling=True)
+CURRENT = Selection(current_at=NOW)
 EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
 
 

@@ -1,0 +1,68 @@
+"""Work in the background: started once, awaited for a limited time, stopped with its owner."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class BackgroundTask(Generic[T]):
+    """Run one coroutine at a time in the background of the event loop that starts it.
+
+    A task belongs to its loop: on another loop, and after `asyncio.run` ended, `start()` begins again. An exception that
+    nobody awaits is dropped, so the work must log its own failures.
+    """
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the work is under way on this loop."""
+        return self._here is not None and not self._here.done()
+
+    def start(self) -> asyncio.Task[T]:
+        """Start the work, unless it is under way on this loop; return its task."""
+        task = self._here
+        if task is None or task.done():
+            task = self._task = in_background(self._work())
+        return task
+
+    async def wait(self, seconds: float = math.inf) -> bool:
+        """Wait this long for the work to end, however it ends, without cancelling it; return whether it has."""
+        task = self._here
+        if task is None:
+            return True
+        done, _ = await asyncio.wait({task}, timeout=None if math.isinf(seconds) else seconds)
+        return bool(done)
+
+    async def stop(self) -> None:
+        """Cancel the work and wait until it has ended."""
+        task, self._task = self._here, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    @property
+    def _here(self) -> asyncio.Task[T] | None:
+        """The latest task, if it belongs to the running loop."""
+        if self._task is not None and self._task.get_loop() is asyncio.get_running_loop():
+            return self._task
+        return None
+
+
+def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Start a task whose exception may go unawaited."""
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(_retrieve)
+    return task
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
