@@ -7,7 +7,6 @@ agent = AssistantAgent("assistant", model_client=client, memory=[PersistentMemor
 
 from typing import TYPE_CHECKING
 
-from .core.config import RecallPolicy
 from .core.errors import (
     EmbeddingMismatchError,
     NamespaceError,
@@ -16,6 +15,7 @@ from .core.errors import (
     StoreLockedError,
     StoreUnavailableError,
 )
+from .core.policy import RecallPolicy
 from .core.records import MemoryHit, MemoryRecord, Recall, SessionInfo
 from .extraction.extractor import RuleExtractor
 from .memories.memory import PersistentMemory

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import typer
 
 from ..core.checks import check_namespace
-from ..core.config import RecallPolicy
+from ..core.policy import RecallPolicy
 from ..memories.memory import PersistentMemory
 from ..storage.protocol import Connection, MemoryStore, Stored
 from ..storage.stores import EmbeddedStore, ServerStore
-from ..text.disclosure import check_host
 from ..text.embeddings import Embedding, MiniLMEmbedding
+from ..text.redaction import check_host
 from .embedding import UnknownEmbedding, named_embedding, recorded_embedding
 from .output import Printer, asked, note
 
@@ -164,7 +164,7 @@ class Shell:
             dict.fromkeys(
                 stored.embedding
                 for stored in inventory
-                if stored.shelf != "values" and namespace in (None, stored.namespace)
+                if stored.table != "values" and namespace in (None, stored.namespace)
             )
         )
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .commands import FAILED, command
+from .commands import FAILED, EmbeddingId, EmbeddingName, Namespace, Yes, command
 from .context import Shell
 from .embedding import named_embedding
-from .options import EmbeddingId, EmbeddingName, Namespace, Yes
 from .output import fields_of
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ import typer
 from ..core.checks import MAX_COUNT, fold_kind
 from ..core.records import MemoryHit, MemoryRecord, contains
 from ..memories.memory import PersistentMemory
-from ..storage.protocol import SHELVES
-from .commands import command
+from ..storage.protocol import TABLES
+from .commands import At, Containing, EmbeddingId, EmbeddingName, Id, Kinds, Limit, Namespace, Session, Tags, command
 from .context import NothingFoundError, Shell, size_of
-from .options import At, Containing, EmbeddingId, EmbeddingName, Id, Kinds, Limit, Namespace, Session, Tags
 from .output import MESSAGE, SHORT_ID, Row, fields_of, print_records, to_json
 
 PARTS = ("cosine", "keywords", "session", "neighbours", "speaker", "particulars", "question")
@@ -151,9 +150,9 @@ def find(shell: Shell, memory: PersistentMemory, id: str) -> MemoryRecord:
 
 async def _find(memory: PersistentMemory, id: str) -> MemoryRecord:
     engine = memory._engine
-    found = await engine.find([id], SHELVES)
+    found = await engine.find([id], TABLES)
     if not found and len(id) >= _LEAST_PREFIX:
-        found = await engine.find(await engine.ids_beginning(id, SHELVES), SHELVES)
+        found = await engine.find(await engine.ids_beginning(id, TABLES), TABLES)
     if len(found) > 1:
         raise ValueError(f"The ids of {len(found)} memories of {memory.namespace!r} begin with {id}; give more of it.")
     if not found:
@@ -183,7 +182,7 @@ def _count(shell: Shell, namespace: str | None = None) -> list[dict[str, Any]]:
         counted: list[dict[str, Any]] = []
         for name in names:
             parts = [stored for stored in inventory if stored.namespace == name]
-            made_by = sorted({stored.embedding for stored in parts if stored.shelf != "values"})
+            made_by = sorted({stored.embedding for stored in parts if stored.table != "values"})
             with shell.memory(name, may_be_new=True) as memory:  # it is there, as was just seen
                 counted.append(
                     {

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from ..core.records import SessionInfo
-from .commands import command
+from .commands import DryRun, Namespace, Yes, command
 from .context import NothingFoundError, Shell
-from .options import DryRun, Namespace, Yes
 from .output import fields_of
 
 

@@ -18,7 +18,7 @@ from typing import IO, Annotated
 import typer
 
 from ..core.errors import StoreUnavailableError
-from ..storage.folder_lock import Ownership
+from ..storage.folder_lock import FolderLock
 from ..storage.stores import EmbeddedStore
 from .commands import command
 from .context import Shell
@@ -90,8 +90,8 @@ def _of_few(files: float) -> str:
 
 
 @contextlib.contextmanager
-def _owned(folder: Path) -> Iterator[Ownership]:
-    ownership = Ownership(folder)
+def _owned(folder: Path) -> Iterator[FolderLock]:
+    ownership = FolderLock(folder)
     ownership.take()
     try:
         yield ownership
@@ -121,7 +121,7 @@ def _many_open_files() -> Iterator[float]:
 
 
 @contextlib.contextmanager
-def _running(folder: Path, port: int, ownership: Ownership, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def _running(folder: Path, port: int, ownership: FolderLock, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """A server that listens. It inherits the lock, so that the folder is locked as long as it runs, whatever befalls us."""
     if _is_taken(port):
         raise StoreUnavailableError(

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from ..storage.stores import EmbeddedStore
-from .commands import command
+from .commands import EmbeddingId, EmbeddingName, command
 from .context import Shell
-from .options import EmbeddingId, EmbeddingName
 
 _STREAM = "-"
 

@@ -10,9 +10,7 @@ import typer
 from typing_extensions import Self
 
 from ..conversation.traces import Forgotten
-from .commands import command
-from .context import NothingFoundError, Shell
-from .options import (
+from .commands import (
     At,
     Before,
     Containing,
@@ -26,7 +24,9 @@ from .options import (
     Tags,
     Ttl,
     Yes,
+    command,
 )
+from .context import NothingFoundError, Shell
 from .output import one_line, print_records
 from .read import find
 
@@ -55,7 +55,7 @@ def add_changing(app: typer.Typer) -> None:
         embedding_id: EmbeddingId = None,
     ) -> None:
         """Remember something, or with - every line of stdin."""
-        texts = _lines() if content == "-" else [content]
+        texts = _shared_clients() if content == "-" else [content]
         if ttl is not None and pinned:
             raise ValueError("--ttl says when it expires, and --pinned that it never does; give one of them.")
         if key is not None and len(texts) > 1:
@@ -84,7 +84,7 @@ def add_changing(app: typer.Typer) -> None:
         embedding_id: EmbeddingId = None,
     ) -> None:
         """Correct a memory in its place; the former wording is gone."""
-        text = "\n".join(_lines()) if content == "-" else content
+        text = "\n".join(_shared_clients()) if content == "-" else content
         tags = None if tag is None else [name for name in tag if name]
         by = None if text is None else shell.embedding(namespace, embedding, embedding_id)
         with shell.memory(namespace, by) as memory:
@@ -211,7 +211,7 @@ def _count(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
-def _lines() -> list[str]:
+def _shared_clients() -> list[str]:
     """The lines of stdin that say something.
 
     Raises:

@@ -12,14 +12,14 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..core.config import RecallPolicy
+from ..core.policy import RecallPolicy
 from ..core.records import MemoryHit, MemoryRecord
 from ..core.tokens import count_tokens
 from ..retrieval.diversity import first_told_once, told_once, varied
 from ..retrieval.ranking import in_order, relevance
-from ..text.neutralise import neutral
 from ..text.pieces import replaced
-from .model_context import NOTHING_FOUND, named, opening_of
+from ..text.redaction import neutral
+from .autogen_messages import NOTHING_FOUND, named, opening_of
 
 CLOSING = "</memory>"
 WORD_JOINER = "\u2060"

@@ -10,11 +10,11 @@ from functools import partial
 
 from ..core.errors import PersistentMemoryError, StoreUnavailableError
 from ..core.records import FACTS, MESSAGES, QUOTE, SPANS, MemoryRecord, Selection, draft, stable_id
-from ..extraction.background_extraction import Study, mark_unread
+from ..extraction.background_extraction import BackgroundExtraction, mark_unread
 from ..extraction.extractor import Extractor, Message, RuleExtractor, learned, within_limits
 from ..retrieval.engine import Engine
 from ..runtime.threads import in_thread
-from ..storage.availability import Breaker, patiently
+from ..storage.availability import CircuitBreaker, patiently
 from ..storage.outbox import Heard, Outbox, Parcel
 from ..text.passages import locate
 
@@ -46,24 +46,24 @@ class Delivery:
         engine: Engine,
         session: str | None = None,
         extractor: Extractor | None = None,
-        study: Study | None = None,
+        study: BackgroundExtraction | None = None,
     ) -> None:
         self._engine = engine
         self._session = session
         self._extractor = extractor
-        self._study = study
+        self._extraction = study
         self._task: asyncio.Task[bool] | None = None
         self._is_wanted = False
-        self._waking: tuple[asyncio.AbstractEventLoop, Breaker, Callable[[], None]] | None = None
+        self._waking: tuple[asyncio.AbstractEventLoop, CircuitBreaker, Callable[[], None]] | None = None
 
     @property
     def outbox(self) -> Outbox | None:
         """Where messages are put by; None where the store is on this machine."""
-        return self._engine.holdings.outbox
+        return self._engine.namespace_data.outbox
 
     @property
-    def _breaker(self) -> Breaker:
-        return self._engine.holdings.connection.breaker
+    def _breaker(self) -> CircuitBreaker:
+        return self._engine.namespace_data.connection.breaker
 
     async def learn(self, heard: Heard, *, late: bool = False) -> tuple[Heard, list[MemoryRecord]]:
         """Store the facts in a message; the message as it is to be stored, and the facts."""
@@ -93,8 +93,8 @@ class Delivery:
     async def store(self, messages: Sequence[Heard]) -> None:
         """Store messages, and leave them to whoever reads them later."""
         for session in {heard.session for heard in messages if heard.study}:
-            if self._study is not None and session == self._session:
-                await self._study.begin()
+            if self._extraction is not None and session == self._session:
+                await self._extraction.begin()
             else:
                 await mark_unread(self._engine, session)
         drafts = [
@@ -112,8 +112,8 @@ class Delivery:
             for heard in messages
         ]
         stored = await self._engine.remember("session", drafts)
-        if self._study is not None:
-            self._study.add([record for record in stored if record.session == self._session])
+        if self._extraction is not None:
+            self._extraction.add([record for record in stored if record.session == self._session])
 
     async def learn_from_user(self, message: MemoryRecord) -> None:
         """Store the facts in a message that was stored as an agent's, and mark it as what it is: the user's."""
@@ -132,8 +132,8 @@ class Delivery:
             return replace(record, origin="user", metadata={**record.metadata, **_links(heard)})
 
         amended = await self._engine.amend("session", message.id, corrected)
-        if self._study is not None and amended is not None:
-            self._study.correct(amended)
+        if self._extraction is not None and amended is not None:
+            self._extraction.correct(amended)
 
     async def is_known(self, heard: Heard) -> bool:
         """Whether its session holds these words of this speaker already."""
@@ -189,7 +189,7 @@ class Delivery:
         outbox = self.outbox
         if outbox is None or not await in_thread(outbox.waits):
             return
-        async with self._engine.holdings.connection.lock(f"{self._engine.namespace}\noutbox"):
+        async with self._engine.namespace_data.connection.lock(f"{self._engine.namespace}\noutbox"):
             await self._empty(outbox)
 
     async def _empty(self, outbox: Outbox) -> None:
@@ -262,8 +262,8 @@ class Delivery:
         if task is not None and task.get_loop() is asyncio.get_running_loop():
             task.cancel()
             await asyncio.wait({task})
-        if self._study is not None:
-            await self._study.leave()
+        if self._extraction is not None:
+            await self._extraction.leave()
 
 
 def _links(heard: Heard) -> dict[str, object]:

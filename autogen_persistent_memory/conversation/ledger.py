@@ -15,8 +15,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, LLMMessage
 
 from ..runtime.locks import CrossLoopLock
-from .autogen_messages import Utterance, is_turn
-from .model_context import without_thoughts
+from .autogen_messages import Utterance, is_turn, without_thoughts
 
 _MOST_PLACES = 256
 MOST_UNCAPTURED = 100

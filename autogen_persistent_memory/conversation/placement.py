@@ -10,7 +10,7 @@ from autogen_core.models import FunctionExecutionResultMessage, LLMMessage, Syst
 
 from ..core.errors import PersistentMemoryError
 from ..runtime.threads import in_thread, run_without_loop
-from .model_context import BLOCK_SOURCE, block_id_of, text_of
+from .autogen_messages import BLOCK_SOURCE, block_id_of, text_of
 
 
 async def place_block(

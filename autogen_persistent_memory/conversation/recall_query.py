@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
-from ..core.config import RecallPolicy
 from ..core.lazy_regex import lazy
+from ..core.policy import RecallPolicy
 from ..core.records import Query
-from .model_context import is_said, text_of, without_thoughts
+from .autogen_messages import is_said, text_of, without_thoughts
 
 _LONGEST = 1000
 """Characters of a message that are asked with as they are: an embedding model reads few more, and all blur its vector."""

@@ -9,27 +9,25 @@ import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import LLMMessage
 
 from ..core.errors import PersistentMemoryError
 from ..core.records import Draft, MemoryRecord, Selection, in_order, stable_id
-from ..extraction.background_extraction import Study
+from ..extraction.background_extraction import BackgroundExtraction
 from ..extraction.extractor import Extractor
 from ..retrieval.engine import Engine
 from ..runtime.locks import CrossLoopLock
 from ..runtime.threads import in_thread
 from ..storage.availability import automatic, is_automatic
 from ..storage.outbox import Heard
-from ..text.secrets import redact
-from .autogen_messages import Utterance, asked_in, said_by, said_in, said_in_dump
+from ..text.redaction import redact
+from .autogen_messages import Utterance, asked_in, everything_in, live_messages, said_by, said_in, said_in_dump
 from .delivery import Delivery
 from .ledger import MOST_UNCAPTURED, Captured, Ledger, Place, moment
-from .model_context import everything_in, live_messages
-from .stream_capture import Hearing
-from .team_state import State, thread_of, waiting_in
+from .team_resume import State, thread_of, waiting_in
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -47,10 +45,10 @@ class Recorder:
         self._engine = engine
         self._session = session
         self._extractor = extractor
-        self._study: Study | None = None
+        self._extraction: BackgroundExtraction | None = None
         if extractor is not None and extractor.every is not None:
-            self._study = Study(engine, session, extractor, extractor.every)
-        self._delivery = Delivery(engine, session, extractor, self._study)
+            self._extraction = BackgroundExtraction(engine, session, extractor, extractor.every)
+        self._delivery = Delivery(engine, session, extractor, self._extraction)
         engine.chores.append(self._delivery)
         engine.hearers.append(self)
         self._books: Ledger | None = None
@@ -63,7 +61,7 @@ class Recorder:
         self._learning, self._storing = CrossLoopLock(), CrossLoopLock()
         self._writing: asyncio.Task[None] | None = None
 
-    # Hearing
+    # StreamCapture
 
     async def hear(self, context: ChatCompletionContext) -> None:
         """Take in what is new in a model context. When this returns, the facts that it tells are stored.
@@ -142,7 +140,7 @@ class Recorder:
 
     async def observe(self, stream: AsyncIterable[T]) -> AsyncGenerator[T, None]:
         """Pass a stream through, and take in what is said in it, beside it: the stream never waits."""
-        hearing = Hearing(self)
+        hearing = StreamCapture(self)
         try:
             async for item in stream:
                 if (asked := asked_in(item)) is not None:
@@ -202,7 +200,7 @@ class Recorder:
 
     async def gave_up(self, whose: object, left: deque[Utterance], since: int) -> None:
         """What was said in a stream could not be stored in time."""
-        self._engine.holdings.connection.breaker.gave_up(self._engine.policy.deadline)
+        self._engine.namespace_data.connection.breaker.gave_up(self._engine.policy.deadline)
         await self.keep_stream(whose, left, since, "it took too long")
 
     async def keep_stream(self, whose: object, left: deque[Utterance], since: int, trouble: str) -> None:
@@ -294,7 +292,7 @@ class Recorder:
 
         A model that is down is no reason for anything else to fail: what it did not read is marked, and tried again.
         """
-        return self._study is None or await self._study.finish(seconds)
+        return self._extraction is None or await self._extraction.finish(seconds)
 
     async def catch_up(self) -> None:
         """Take in and store all that was said, the last replies included, without learning what takes long.
@@ -356,14 +354,14 @@ class Recorder:
 
     async def look_again(self) -> None:
         """Something was forgotten: learn nothing from it any more."""
-        if self._study is not None:
-            await self._study.look_again()
+        if self._extraction is not None:
+            await self._extraction.look_again()
 
     def drop(self) -> None:
         """Forget what was heard and is not stored yet."""
         self._glimpses, self._overheard, self._heard, self._messages = {}, [], [], []
-        if self._study is not None:
-            self._study.drop()
+        if self._extraction is not None:
+            self._extraction.drop()
 
     async def leave(self) -> None:
         """Let go of the books, and of all work in the background, before the store is closed."""
@@ -382,7 +380,7 @@ class Recorder:
     async def _learn(self) -> list[MemoryRecord]:
         """Store the facts in what was heard, and then leave the messages to be stored."""
         found: dict[str, MemoryRecord] = {}
-        self._engine.holdings.connection.breaker.check()
+        self._engine.namespace_data.connection.breaker.check()
         await self._delivery.finish()  # what was said before that
         async with self._learning:
             for heard in list(self._heard):
@@ -411,7 +409,7 @@ class Recorder:
 
     async def _ledger(self) -> Ledger:
         """The books of the session, in which stands what earlier processes captured, unless an agent would wait for it."""
-        books, breaker = await self._shared_books(), self._engine.holdings.connection.breaker
+        books, breaker = await self._shared_books(), self._engine.namespace_data.connection.breaker
         if books.is_loaded or (self._delivery.outbox is not None and is_automatic() and breaker.is_open):
             return books
         loop = asyncio.get_running_loop()
@@ -430,7 +428,7 @@ class Recorder:
         """The books of the session as they are, which all memories of this process share."""
         if self._books is None:
             name = f"{self._engine.namespace}\nledger\n{self._session}"
-            self._books = await self._engine.holdings.connection.shared(name, Ledger)
+            self._books = await self._engine.namespace_data.connection.shared(name, Ledger)
             self._books.users |= self._asked
         return self._books
 
@@ -454,7 +452,7 @@ class Recorder:
     def _message(self, captured: Captured, ledger: Ledger) -> Heard:
         source, text, _ = captured.utterance
         if ledger.is_loaded:
-            while self._engine.holdings.knows(self._id(captured)):  # an earlier occurrence was deleted
+            while self._engine.namespace_data.knows(self._id(captured)):  # an earlier occurrence was deleted
                 captured = ledger.another(captured)
             id = self._id(captured)
         else:  # nobody knows how many there are already
@@ -468,7 +466,7 @@ class Recorder:
             by_user=source in self.users,
             at=self._engine.clock(),
             learn=captured.is_fresh and self._extractor is not None,
-            study=self._study is not None,
+            study=self._extraction is not None,
             if_new=captured.if_new,
         )
 
@@ -478,3 +476,69 @@ class Recorder:
 
 def _said_in(messages: Sequence[State]) -> list[Utterance]:
     return [said for said in map(said_in_dump, messages) if said is not None]
+
+
+class Overhearing(Protocol):
+    """Who takes in what is said in a stream."""
+
+    async def listen_in(self, since: int) -> None:
+        """A stream begins."""
+
+    async def overhear(self, whose: object, utterances: deque[Utterance], since: int) -> None:
+        """Take in what was said in a stream that began at a moment."""
+
+    async def settle(self) -> None:
+        """Store what was taken in."""
+
+    async def keep_stream(self, whose: object, left: deque[Utterance], since: int, trouble: str) -> None:
+        """It cannot be stored."""
+
+    async def gave_up(self, whose: object, left: deque[Utterance], since: int) -> None:
+        """It could not be stored in time."""
+
+    def stop_listening(self, whose: object, left: deque[Utterance], since: int) -> None:
+        """The stream has ended."""
+
+
+class StreamCapture:
+    """What is said in a stream, taken in one after the other by a task of its own."""
+
+    def __init__(self, recorder: Overhearing) -> None:
+        self._recorder = recorder
+        self._since = moment()
+        self._waiting: deque[Utterance] = deque()
+        self._listens = False
+        self._task = asyncio.get_running_loop().create_task(self._take_in())
+
+    def add(self, utterance: Utterance) -> None:
+        """Somebody said this."""
+        self._waiting.append(utterance)
+        if self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._take_in())
+
+    async def end(self, seconds: float) -> None:
+        """Wait a while for what was said last; what is not taken in by then is, the next time."""
+        done, _ = await asyncio.wait({self._task}, timeout=seconds)
+        self._task.cancel()
+        if not done:
+            await self._recorder.gave_up(self, self._waiting, self._since)
+        self._recorder.stop_listening(self, self._waiting, self._since)
+
+    async def _take_in(self) -> None:
+        with automatic():
+            await self._take_in_quietly()
+
+    async def _take_in_quietly(self) -> None:
+        try:
+            if not self._listens:
+                await self._recorder.listen_in(self._since)
+                self._listens = True
+            goes_on = True
+            while goes_on:
+                await self._recorder.overhear(self, self._waiting, self._since)
+                await self._recorder.settle()
+                goes_on = bool(self._waiting)  # more was said while that was stored
+        except PersistentMemoryError as error:
+            await self._recorder.keep_stream(self, self._waiting, self._since, str(error))
+        except Exception:
+            logger.exception("Memory failed to take in a stream; please report this.")

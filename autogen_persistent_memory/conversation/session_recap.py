@@ -6,20 +6,25 @@ import asyncio
 import json
 import logging
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 
 from ..core.checks import mended
 from ..core.errors import PersistentMemoryError
-from ..core.records import MemoryRecord
+from ..core.records import FACTS, MemoryRecord, listed
 from ..core.tokens import count_tokens
 from ..retrieval.engine import Engine
 from ..runtime.deadlines import ended
 from ..runtime.threads import in_thread
+from ..text.passages import could_answer
+from ..text.sentences import sentences
+from ..text.words import names_within, says_when, terms
+from .autogen_messages import VisibleText
 from .block import Story, spoken
-from .model_context import VisibleText
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -56,11 +61,11 @@ class Recap:
 
     async def story(self, visible: VisibleText, budget: int) -> Story:
         """What an agent that sees these messages has missed, within so many tokens."""
-        messages = await self._engine.holdings.messages(self._session, self._engine.clock())
-        catalogue = await self._engine.holdings.catalogue()
+        messages = await self._engine.namespace_data.messages(self._session, self._engine.clock())
+        cache = await self._engine.namespace_data.cache()
 
         def holding() -> list[MemoryRecord]:
-            parts = ((record, catalogue.holding_part(record)) for record in messages if not visible.shows(record))
+            parts = ((record, cache.holding_part(record)) for record in messages if not visible.shows(record))
             return [replace(record, content=part) for record, part in parts if part]
 
         missed = await in_thread(holding)
@@ -87,8 +92,6 @@ class Recap:
         """Lines for a summary; made anew where one of its messages is gone, or there are many more than the last time."""
         ids, known = tuple(record.id for record in messages), self._gist[0]
         if ids[: len(known)] != known or len(ids) - len(known) > len(known) * _MORE:
-            from .summary import gist
-
             chosen = gist(messages, _MOST_SENTENCES)
             self._gist = (ids, [spoken(sentence.source, sentence.text, _LONGEST) for sentence in chosen])
         return self._gist[1]
@@ -125,7 +128,7 @@ class Recap:
 
     async def _summarise(self) -> bool:
         """Take the next messages into the summary; whether there were enough of them."""
-        messages = await self._engine.holdings.messages(self._session, self._engine.clock())
+        messages = await self._engine.namespace_data.messages(self._session, self._engine.clock())
         summary, done = await self._minutes()
         batch = [record for record in messages[:-ENDING_MESSAGES] if (record.sequence or 0) > done][:EVERY]
         if len(batch) < EVERY or self.model is None:
@@ -141,12 +144,12 @@ class Recap:
 
         async def keep() -> None:
             """Unless something was forgotten while the model wrote, which it then may tell."""
-            now_there = await self._engine.holdings.messages(self._session, self._engine.clock())
+            now_there = await self._engine.namespace_data.messages(self._session, self._engine.clock())
             is_whole = {record.id for record in now_there}.issuperset(record.id for record in batch)
             if is_whole and await self._minutes() == (summary, done):
                 await self._engine.values.put("summary", self._session, minutes)
 
-        await self._engine.holdings.as_a_whole(keep)
+        await self._engine.namespace_data.as_a_whole(keep)
         return True
 
     async def _minutes(self) -> tuple[str, int]:
@@ -190,3 +193,58 @@ def _within(budget: int, summary: str) -> str:
 
 def _cost(line: str) -> int:
     return count_tokens(f"{line}\n")
+
+
+_SHORTEST = 4
+"""Terms that a sentence needs to say anything."""
+_OF_USER = 1.5
+_WITH_FACTS = 2.0
+_MOST_READ = 2_000
+_MOST_CHARACTERS = 300_000
+"""So much is read of a conversation, in equal shares of its messages: an agent waits for it."""
+
+
+class Sentence(NamedTuple):
+    """Something that was said."""
+
+    source: str
+    text: str
+
+
+def gist(messages: Sequence[MemoryRecord], most: int) -> list[Sentence]:
+    """The sentences that tell most of what a conversation was about, in their order.
+
+    After SumBasic (Nenkova and Vanderwende, 2005): a sentence is worth the mean frequency of its terms; those of a sentence
+    that is chosen count for less afterwards, so that each one adds something. What the user says counts more, and what
+    facts were drawn from most.
+
+    Args:
+        messages: The conversation, in order. Of a very long one only the end is read, of very long messages their
+            beginnings.
+        most: How many sentences.
+    """
+    said: list[tuple[Sentence, list[str], float]] = []
+    read = messages[-_MOST_READ:]
+    for record in read:
+        weight = _WITH_FACTS if listed(record, FACTS) else _OF_USER if record.origin == "user" else 1.0
+        for text in _beginning(record.content, _MOST_CHARACTERS // len(read)):
+            words = terms(text)
+            if len(set(words)) >= _SHORTEST and could_answer(text) and not text.endswith("!"):
+                worth = weight * (1 + bool(names_within(text)) + says_when(text))
+                said.append((Sentence(record.source or "", text), words, worth))
+    counts = Counter(word for _, words, _ in said for word in words)
+    total = sum(counts.values())
+    share = {word: count / total for word, count in counts.items()}
+    left, chosen = list(range(len(said))), list[int]()
+    while left and len(chosen) < most:
+        best = max(left, key=lambda at: said[at][2] * sum(share[word] for word in said[at][1]) / len(said[at][1]))
+        left.remove(best)
+        chosen.append(best)
+        for word in said[best][1]:
+            share[word] **= 2
+    return [said[at][0] for at in sorted(chosen)]
+
+
+def _beginning(text: str, longest: int) -> list[str]:
+    """The first sentences of a text; of one that is too long, only whole ones."""
+    return sentences(text) if len(text) <= longest else sentences(text[:longest])[:-1]

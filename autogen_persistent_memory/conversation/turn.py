@@ -15,14 +15,14 @@ from ..core.errors import PersistentMemoryError
 from ..core.records import MemoryHit, MemoryRecord, Query, Selection
 from ..retrieval.engine import Engine
 from ..runtime.deadlines import Budget, within
-from ..runtime.fair_turns import one_at_a_time
-from ..runtime.log_once import notices
+from ..runtime.locks import one_at_a_time
+from ..runtime.reporting import notices
 from ..runtime.threads import in_thread_if_long
-from ..storage.availability import Breaker, automatic
-from ..storage.protocol import ShelfName
+from ..storage.availability import CircuitBreaker, automatic
+from ..storage.protocol import TableName
 from ..text.passages import could_answer
+from .autogen_messages import VisibleText, block_id_of, text_of
 from .block import Block, Story, render, room_for_story
-from .model_context import VisibleText, block_id_of, text_of
 from .placement import place_block, up_to_date
 from .recall_query import question
 from .session_recap import Recap
@@ -64,7 +64,7 @@ class Turn:
     def __init__(
         self,
         engine: Engine,
-        shelves: Sequence[ShelfName],
+        tables: Sequence[TableName],
         selection: Selection,
         block_id: str,
         *,
@@ -72,7 +72,7 @@ class Turn:
         recap: Recap | None = None,
     ) -> None:
         self._engine = engine
-        self._shelves = shelves
+        self._tables = tables
         self._selection = selection
         self._block_id = block_id
         self._listener = listener
@@ -130,7 +130,7 @@ class Turn:
             story = await self._recap.story(visible, room_for_story(self._block_id, policy))
         hits = await self._engine.recall(
             query,
-            self._shelves,
+            self._tables,
             limit=2 * policy.limit + _SPARE,
             selection=self._selection,
             only_relevant=True,
@@ -217,8 +217,8 @@ class Turn:
             logger.warning("The memories of the turn before stay in the context, since it fails: %r", error)
 
     @property
-    def _breaker(self) -> Breaker:
-        return self._engine.holdings.connection.breaker
+    def _breaker(self) -> CircuitBreaker:
+        return self._engine.namespace_data.connection.breaker
 
     def _shows_block(self, messages: Sequence[LLMMessage]) -> bool:
         return any(block_id_of(message) == self._block_id for message in messages)

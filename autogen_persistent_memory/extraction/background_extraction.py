@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from ..core.errors import PersistentMemoryError
-from ..core.facts import Fact
-from ..core.records import MESSAGES, MemoryRecord, Selection, in_order, stable_id
+from ..core.records import MESSAGES, Fact, MemoryRecord, Selection, in_order, stable_id
 from ..retrieval.engine import Engine
 from ..runtime.deadlines import Budget, ended
 from ..storage.availability import automatic
@@ -27,7 +26,7 @@ UP_TO = "apm:up_to"
 """Under this name the metadata of a fact holds the number of the last message it was drawn from."""
 
 
-class Study:
+class BackgroundExtraction:
     """Hands captured messages to an extractor that takes its time, and remembers how far it got."""
 
     def __init__(self, engine: Engine, session: str, extractor: Extractor, every: int) -> None:
@@ -179,7 +178,7 @@ class Study:
 async def mark_unread(engine: Engine, session: str) -> None:
     """Mark from where on a session is to be read, unless it is marked."""
     if await engine.values.get("mark", session) is None:
-        await _mark(engine, session, await engine.holdings.last_number("session", session))
+        await _mark(engine, session, await engine.namespace_data.last_number("session", session))
 
 
 async def _mark(engine: Engine, session: str, sequence: int) -> None:

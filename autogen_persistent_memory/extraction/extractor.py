@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from ..core.config import ExtractorConfig, RuleExtractorConfig
-from ..core.facts import Fact
-from ..core.limits import MAX_CONTENT, MAX_KEY, MAX_KIND, MAX_TAG, MAX_TAGS
-from ..core.records import Draft, MemoryRecord, draft
+from ..core.checks import MAX_CONTENT, MAX_KEY, MAX_KIND, MAX_TAG, MAX_TAGS
+from ..core.component_configs import ExtractorConfig, RuleExtractorConfig
+from ..core.records import Draft, Fact, MemoryRecord, draft
 from ..runtime.threads import in_thread
 
 

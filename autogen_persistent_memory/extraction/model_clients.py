@@ -10,7 +10,7 @@ from autogen_core import ComponentModel
 from autogen_core.models import ChatCompletionClient
 
 from ..core.lazy_regex import lazy
-from ..text.disclosure import without_secrets
+from ..text.redaction import without_secrets
 
 _MASK = "**********"
 _SECRET_NAME = lazy(r"(?:^|[_-])(?:api[_-]?key|key|token|secret|password|authorization|bearer)$", re.IGNORECASE)

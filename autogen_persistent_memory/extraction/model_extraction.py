@@ -13,14 +13,13 @@ from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage,
 from pydantic import BaseModel
 
 from ..core.checks import mended
-from ..core.config import ExtractorConfig, ModelExtractorConfig, NoExtractorConfig, RuleExtractorConfig
+from ..core.component_configs import ExtractorConfig, ModelExtractorConfig, NoExtractorConfig, RuleExtractorConfig
 from ..core.errors import PersistentMemoryError
-from ..core.facts import Fact
-from ..core.records import JSON, MemoryRecord
+from ..core.records import JSON, Fact, MemoryRecord
 from ..runtime.threads import in_thread
-from ..text.disclosure import caused_by, without_secrets
-from ..text.statements import statement
-from .english.dates import kind_of_plan
+from ..text.redaction import caused_by, without_secrets
+from ..text.words import statement
+from .english.about_life import kind_of_plan
 from .extractor import Extractor, Message, RuleExtractor
 from .grounding import Evidence, is_worth_keeping, restates, tidied
 from .model_clients import check_client, dump_client, load_client

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..text.neutralise import neutral
+from ..text.redaction import neutral
 from .extractor import Message
 
 KINDS = ("fact", "preference", "decision", "lesson", "context")

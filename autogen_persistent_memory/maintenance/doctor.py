@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from ..core.config import RecallPolicy
-from ..core.limits import MAX_TAGS
+from ..core.checks import MAX_TAGS
+from ..core.policy import RecallPolicy
 from ..core.records import utc_now
 from ..retrieval.engine import Engine
-from ..runtime.progress import Progress, progress_of
+from ..runtime.reporting import Progress, progress_of
 from ..storage.chroma.connection import ChromaConnection
 from ..storage.chroma.migrations import is_newer, schema_version
 from ..storage.chroma.rows import collection_name
-from ..storage.chroma.sources import HOW_TO_UNBLOCK
-from ..storage.protocol import SHELVES, MemoryStore, ShelfName
-from ..storage.repair.inspection import InspectedCollection, Inspection
+from ..storage.chroma.server import HOW_TO_UNBLOCK
+from ..storage.protocol import TABLES, MemoryStore, TableName
+from ..storage.repair.inspect import InspectedCollection, Inspection
 from ..storage.repair.startup_repair import DamagedStoreError, unblock, where
 from ..text.embeddings import Embedding, MiniLMEmbedding
 from .salvage.recovery import recorded_embeddings, recover
@@ -281,8 +281,8 @@ def _mixed(collections: Sequence[InspectedCollection]) -> list[Finding]:
     """Namespaces whose profile and sessions were embedded differently, as by a reembed() that was interrupted."""
     embeddings: dict[str, dict[str, str]] = defaultdict(dict)
     for collection in collections:
-        if collection.shelf in SHELVES and not _is_unfinished(collection) and not _is_orphan(collection):
-            embeddings[collection.namespace][collection.shelf] = str(collection.metadata.get("apm_embedding"))
+        if collection.table in TABLES and not _is_unfinished(collection) and not _is_orphan(collection):
+            embeddings[collection.namespace][collection.table] = str(collection.metadata.get("apm_embedding"))
     return [
         Finding(
             "mixed embeddings",
@@ -303,7 +303,7 @@ def _is_unfinished(collection: InspectedCollection) -> bool:
 
 def _is_orphan(collection: InspectedCollection) -> bool:
     name = collection.name.removesuffix(_REBUILT)
-    return not collection.namespace or name != collection_name(collection.namespace, collection.shelf)
+    return not collection.namespace or name != collection_name(collection.namespace, collection.table)
 
 
 class _Surgeon:
@@ -359,15 +359,15 @@ class _Surgeon:
 
     async def _verify(self, part: InspectedCollection, ids: Sequence[str]) -> None:
         """Make the vectors again that were put back, if they are not those of their memories."""
-        if part.shelf not in SHELVES or part.metadata.get("apm_embedding") != self._embedding.id:
+        if part.table not in TABLES or part.metadata.get("apm_embedding") != self._embedding.id:
             return
         async with self._engine_of(part.namespace) as engine:
-            if not await engine.verify(part.shelf, ids):
-                await self._embed(engine, part.shelf, ids)
+            if not await engine.verify(part.table, ids):
+                await self._embed(engine, part.table, ids)
                 self.done.append(f"They were not those of their memories, and all {len(ids)} were made again.")
 
     async def _repair_namespace(self, namespace: str, inspection: Inspection) -> None:
-        parts = {part.shelf: part for part in inspection.collections if part.namespace == namespace}
+        parts = {part.table: part for part in inspection.collections if part.namespace == namespace}
         ailing = {finding.problem for finding in findings(inspection) if finding.namespace == namespace}
         if "newer schema" in ailing:
             return
@@ -375,9 +375,9 @@ class _Surgeon:
             if "mixed embeddings" in ailing:
                 await self._unmix(engine, parts)
             elif "missing vectors" in ailing:
-                for shelf in SHELVES:
-                    if shelf in parts and parts[shelf].unindexed:
-                        await self._embed_lost(engine, shelf, parts[shelf])
+                for table in TABLES:
+                    if table in parts and parts[table].unindexed:
+                        await self._embed_lost(engine, table, parts[table])
             if "dead vectors" in ailing and self._may_embed(parts):
                 count = await engine.compact(self._progress)
                 self.done.append(f"Compacted the {count} memories of {namespace!r}.")
@@ -390,23 +390,23 @@ class _Surgeon:
         else:
             self.done.append(f"Left {engine.namespace!r} as it is: pass one of the embeddings {sorted(known)}.")
 
-    async def _embed_lost(self, engine: Engine, shelf: ShelfName, part: InspectedCollection) -> None:
+    async def _embed_lost(self, engine: Engine, table: TableName, part: InspectedCollection) -> None:
         stored = part.metadata.get("apm_embedding")
         lost = sorted(part.unindexed)
         if stored != self._embedding.id:
             self.done.append(f"Left {len(lost)} rows of {where(part)} without vectors: pass the embedding {stored!r}.")
             return
-        await self._embed(engine, shelf, lost)
+        await self._embed(engine, table, lost)
         self.done.append(f"Made {len(lost)} vectors of {where(part)} anew.")
 
-    async def _embed(self, engine: Engine, shelf: ShelfName, ids: Sequence[str]) -> None:
+    async def _embed(self, engine: Engine, table: TableName, ids: Sequence[str]) -> None:
         async with progress_of(len(ids), "Embedding what was lost", self._progress) as done:
             for start in range(0, len(ids), _PAGE):
                 page = ids[start : start + _PAGE]
-                await engine.reindex(shelf, page)
+                await engine.reindex(table, page)
                 done(len(page))
 
     def _may_embed(self, parts: dict[str, InspectedCollection]) -> bool:
         return all(
-            parts[shelf].metadata.get("apm_embedding") == self._embedding.id for shelf in SHELVES if shelf in parts
+            parts[table].metadata.get("apm_embedding") == self._embedding.id for table in TABLES if table in parts
         )

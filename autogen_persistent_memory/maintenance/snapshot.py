@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ..core.errors import StoreUnavailableError
 from ..runtime import private_files
-from ..runtime.progress import Progress, progress_of
+from ..runtime.reporting import Progress, progress_of
 from ..runtime.threads import in_thread
-from ..storage.repair.inspection import DATABASE, SEGMENT
+from ..storage.repair.inspect import DATABASE, SEGMENT
 from ..storage.stores import EmbeddedStore
 
 _BLOCK = 1 << 20

@@ -11,15 +11,23 @@ from functools import partial
 from typing import Any
 
 from ..conversation.traces import Doomed, Forgotten, Traces, trace
-from ..core.checks import check_count, check_flag, decode_json, encode_json, optional_text, require_text
+from ..core.checks import (
+    MAX_KEY,
+    MAX_VALUE,
+    check_count,
+    check_flag,
+    decode_json,
+    encode_json,
+    optional_text,
+    require_text,
+)
 from ..core.errors import PersistentMemoryError
-from ..core.limits import MAX_KEY, MAX_VALUE
 from ..core.records import MemoryRecord, Query, Recall, draft, select
 from ..retrieval.editing import changes
 from ..retrieval.engine import Engine
-from ..runtime.progress import Progress
+from ..runtime.reporting import Progress
 from ..runtime.threads import in_thread
-from ..storage.protocol import SHELVES
+from ..storage.protocol import TABLES
 from .protocol import EngineMemory, check_keywords
 
 logger = logging.getLogger("autogen_persistent_memory")
@@ -154,7 +162,7 @@ class RememberingMemory(EngineMemory):
     async def record(self, id: str) -> MemoryRecord | None:
         """The memory with this id, if it is current."""
         now = self._engine.clock()
-        found = await self._engine.find([require_text(id, "id")], self._shelves)
+        found = await self._engine.find([require_text(id, "id")], self._tables)
         return next((record for record in found if record.is_current(now)), None)
 
     async def records(
@@ -169,15 +177,15 @@ class RememberingMemory(EngineMemory):
         """The memories themselves, newest first; with `include_history` also superseded and expired ones."""
         start, count = check_count(offset, "offset", least=0), check_count(limit, "limit")
         selection = select(kinds=kinds, tags=tags, session=session)
-        return (await self._engine.select(selection, self._shelves, history=include_history))[start : start + count]
+        return (await self._engine.select(selection, self._tables, history=include_history))[start : start + count]
 
     async def count(self) -> int:
         """How many current memories there are."""
-        return len(await self._engine.select(select(), self._shelves))
+        return len(await self._engine.select(select(), self._tables))
 
     async def history(self, id_or_key: str) -> list[MemoryRecord]:
         """A memory, by id or key, with all that it replaced or was replaced by, newest first."""
-        return await self._engine.history(require_text(id_or_key, "id_or_key"), self._shelves)
+        return await self._engine.history(require_text(id_or_key, "id_or_key"), self._tables)
 
     async def edit(
         self,
@@ -210,7 +218,7 @@ class RememberingMemory(EngineMemory):
             PersistentMemoryError: There is no current memory of that id, or it cannot be changed so.
         """
         change = changes(content=content, kind=kind, tags=tags, pinned=pinned, key=key)
-        record = await self._engine.edit(require_text(id, "id"), self._shelves, change)
+        record = await self._engine.edit(require_text(id, "id"), self._tables, change)
         if record is None:
             raise PersistentMemoryError(
                 f"{self.namespace!r} has no current memory with the id {id!r}, so nothing was changed. Look it up with "
@@ -266,7 +274,7 @@ class RememberingMemory(EngineMemory):
         selection = select(kinds=kinds, tags=tags, session=session, key=key, containing=containing, before=before)
         names_messages = id is not None or session is not None or "interaction" in (selection.kinds or ())
         is_thorough, is_trial = check_flag(everywhere, "everywhere"), check_flag(dry_run, "dry_run")
-        named = self._shelves if names_messages else ("profile",)
+        named = self._tables if names_messages else ("profile",)
         found = Traces()
 
         async def erase_traces(doomed: list[MemoryRecord]) -> None:
@@ -276,7 +284,7 @@ class RememberingMemory(EngineMemory):
 
         count, messages = await self._engine.forget(
             selection,
-            SHELVES if is_thorough else named,
+            TABLES if is_thorough else named,
             id=optional_text(id, "id"),
             history=is_thorough,
             dry_run=is_trial,

@@ -13,7 +13,8 @@ from ..conversation.autogen_messages import Transcript, people_in, transcript
 from ..conversation.recorder import Recorder
 from ..conversation.team_resume import Resumable
 from ..core.checks import check_flag, check_session, optional_text
-from ..core.config import NoExtractorConfig, PersistentMemoryConfig, RecallPolicy
+from ..core.component_configs import NoExtractorConfig, PersistentMemoryConfig
+from ..core.policy import RecallPolicy
 from ..core.records import MemoryRecord, SessionInfo, new_session_name
 from ..extraction.extractor import Extractor, RuleExtractor
 from ..runtime.threads import in_thread

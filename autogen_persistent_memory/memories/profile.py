@@ -6,7 +6,8 @@ from autogen_core import Component
 from typing_extensions import Self
 
 from ..conversation.delivery import Delivery
-from ..core.config import ProfileMemoryConfig, RecallPolicy
+from ..core.component_configs import ProfileMemoryConfig
+from ..core.policy import RecallPolicy
 from ..retrieval.engine import Engine
 from ..storage.protocol import MemoryStore
 from ..storage.stores import store_from_config

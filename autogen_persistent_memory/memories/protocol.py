@@ -29,14 +29,14 @@ from ..core.checks import (
     encode_json,
     require_text,
 )
-from ..core.config import RecallPolicy
 from ..core.errors import PersistentMemoryError
+from ..core.policy import RecallPolicy
 from ..core.records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, draft, select, utc_now
 from ..retrieval.engine import Engine
 from ..runtime.deadlines import CLOSING_SECONDS, within
 from ..runtime.threads import in_thread_if_long
 from ..storage.availability import automatic
-from ..storage.protocol import MemoryStore, ShelfName
+from ..storage.protocol import MemoryStore, TableName
 from ..storage.stores import EmbeddedStore
 from ..text.embeddings import Embedding, MiniLMEmbedding
 
@@ -68,28 +68,26 @@ def make_engine(
 
 
 class EngineMemory(Memory):
-    """A memory that recalls from some shelves of an engine, stores on the first of them, and may capture what is said."""
+    """A memory that recalls from some tables of an engine, stores on the first of them, and may capture what is said."""
 
     def __init__(
         self,
         engine: Engine,
-        shelves: Sequence[ShelfName],
+        tables: Sequence[TableName],
         *,
         session: str | None = None,
         captured_by: Recorder | None = None,
         recap: Recap | None = None,
     ) -> None:
         self._engine = engine
-        self._shelves = tuple(shelves)
+        self._tables = tuple(tables)
         self._only_session = session
         store = engine.store.config.model_dump_json()
         identity = "\n".join((type(self).__name__, store, engine.namespace, session or ""))
         block_id = hashlib.sha256(identity.encode()).hexdigest()[:12]
         self._captured_by = captured_by
         self._recap = recap
-        self._turn = Turn(
-            engine, self._shelves, Selection(session=session), block_id, listener=captured_by, recap=recap
-        )
+        self._turn = Turn(engine, self._tables, Selection(session=session), block_id, listener=captured_by, recap=recap)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._scope}, store={self._engine.store!r})"
@@ -118,7 +116,7 @@ class EngineMemory(Memory):
         """
         text, mime_type = _stored_form(content)
         item = self._draft(text, metadata=content.metadata, mime_type=mime_type)
-        await cancellable(self._engine.remember(self._shelves[0], [item]), cancellation_token)
+        await cancellable(self._engine.remember(self._tables[0], [item]), cancellation_token)
 
     async def query(
         self, query: str | MemoryContent, cancellation_token: CancellationToken | None = None, **kwargs: Any
@@ -205,9 +203,9 @@ class EngineMemory(Memory):
         selection = self._within_scope(select(kinds=kinds, tags=tags, session=session))
         then = check_time(at, "at")
         if query is None:
-            hits = await self._engine.browse(self._shelves, limit=count + _SPARE, selection=selection, at=then)
+            hits = await self._engine.browse(self._tables, limit=count + _SPARE, selection=selection, at=then)
         else:
-            hits = await self._engine.recall(query, self._shelves, limit=count + _SPARE, selection=selection, at=then)
+            hits = await self._engine.recall(query, self._tables, limit=count + _SPARE, selection=selection, at=then)
         found = [hit for hit in hits if hit.score >= least]
         block = await in_thread_if_long(_length(found), lambda: paste(found, count, budget, self.policy))
         if counts_as_use:

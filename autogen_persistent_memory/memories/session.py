@@ -11,10 +11,10 @@ from typing_extensions import Self
 
 from ..conversation.recorder import Recorder
 from ..conversation.session_recap import Recap
-from ..conversation.team_resume import Resumable, Saving, restore, state_at_rest
-from ..conversation.team_state import State, to_text
+from ..conversation.team_resume import Resumable, Saving, State, restore, state_at_rest, to_text
 from ..core.checks import check_count, check_flag, check_session
-from ..core.config import RecallPolicy, SessionMemoryConfig
+from ..core.component_configs import SessionMemoryConfig
+from ..core.policy import RecallPolicy
 from ..core.records import Draft, MemoryRecord, Selection, draft, in_order
 from ..extraction.model_clients import check_client, dump_client, load_client
 from ..retrieval.engine import Engine

@@ -13,12 +13,12 @@ from functools import lru_cache, partial
 from itertools import compress, islice
 from typing import NamedTuple, Protocol, TypeVar
 
-from ..core.limits import MAX_CONTENT
+from ..core.checks import MAX_CONTENT
 from ..core.records import MemoryRecord, Selection, told_facts, with_own_metadata
-from ..runtime.ahead import one_ahead
+from ..runtime.background_task import one_ahead
 from ..runtime.locks import LockTakenError, ReadWriteLock
 from ..runtime.threads import hand_over, in_thread
-from ..storage.protocol import Near, Shelf, ShelfName
+from ..storage.protocol import Near, RecordTable, TableName
 from ..text.embeddings import Vector, Vectors
 from ..text.passages import without
 from ..text.speech_acts import is_trivial
@@ -38,14 +38,14 @@ Found = tuple[Near, list[MemoryRecord]]
 
 
 class Reading(Protocol[T_co]):
-    """A method of the catalogue that reads it, with its arguments."""
+    """A method of the cache that reads it, with its arguments."""
 
     def __call__(self, *, wait: bool = True) -> T_co:
         """What it says; without waiting, LockTakenError if somebody writes."""
 
 
 async def read_soon(read: Reading[T]) -> T:
-    """Read the catalogue: right here where nobody writes to it just now, else in a thread that can wait for that."""
+    """Read the cache: right here where nobody writes to it just now, else in a thread that can wait for that."""
     try:
         return read(wait=False)
     except LockTakenError:
@@ -56,10 +56,10 @@ class Asked(NamedTuple):
     """What a search asks for."""
 
     query: str
-    shelves: Sequence[ShelfName]
+    tables: Sequence[TableName]
     meant: Selection
     fetch: int
-    """How many that are near may answer, of each shelf."""
+    """How many that are near may answer, of each table."""
     matches: KeywordMatches
     by_words: Mapping[str, Sequence[int]]
     """The slots of those that hold its words best."""
@@ -67,7 +67,7 @@ class Asked(NamedTuple):
     """Those whom it names."""
 
 
-class Catalogue:
+class RecordCache:
     """The current records of a namespace with an index of their words and, if it has been told them, one of their vectors.
 
     It knows the ids of all rows.
@@ -79,13 +79,13 @@ class Catalogue:
         self._lock = ReadWriteLock()
         self._index = KeywordIndex()
         self._records: dict[str, MemoryRecord] = {}
-        self._shelf_of: dict[str, ShelfName] = {}
-        self._on_shelf: Counter[ShelfName] = Counter()
-        self._telling: Counter[ShelfName] = Counter()  # those that are indexed: what is trivial is not
+        self._table_of: dict[str, TableName] = {}
+        self._in_table: Counter[TableName] = Counter()
+        self._telling: Counter[TableName] = Counter()  # those that are indexed: what is trivial is not
         self._in_slot: list[MemoryRecord | None] = []
         self._doubtful: set[int] = set()
         """Slots whose records expire some day, or are gone."""
-        self._vectors: dict[ShelfName, VectorIndex] = {}
+        self._vectors: dict[TableName, VectorIndex] = {}
         self._looked_at = 0.0
         self._looks = 0
         self._emptying: Future[None] | None = None
@@ -94,19 +94,19 @@ class Catalogue:
     def __len__(self) -> int:
         return len(self._records)
 
-    async def build(self, shelves: Mapping[ShelfName, Shelf]) -> None:
+    async def build(self, tables: Mapping[TableName, RecordTable]) -> None:
         """Read everything from the store, once. Hold the namespace's lock meanwhile."""
         if self.is_built:
             return
         if self._emptying is not None:
             await asyncio.wrap_future(self._emptying)
-        for name, shelf in shelves.items():
-            await shelf.settle()
-            await self._read(name, shelf, await shelf.ids())
+        for name, table in tables.items():
+            await table.settle()
+            await self._read(name, table, await table.ids())
         self._looked_at = time.monotonic()
         self.is_built = True
 
-    async def look(self, shelves: Mapping[ShelfName, Shelf]) -> None:
+    async def look(self, tables: Mapping[TableName, RecordTable]) -> None:
         """See whether another process added or deleted anything; cheap when it did not, and not done too often.
 
         Usually their number tells. As many may have come as went, so now and then the ids are compared.
@@ -115,47 +115,47 @@ class Catalogue:
             return
         self._looked_at = time.monotonic()
         self._looks += 1
-        await asyncio.gather(*(self._catch_up(name, shelf) for name, shelf in shelves.items()))
+        await asyncio.gather(*(self._catch_up(name, table) for name, table in tables.items()))
 
-    async def _catch_up(self, name: ShelfName, shelf: Shelf) -> None:
-        if self._looks % _CLOSE_LOOK and await shelf.size() == self._on_shelf[name]:
+    async def _catch_up(self, name: TableName, table: RecordTable) -> None:
+        if self._looks % _CLOSE_LOOK and await table.size() == self._in_table[name]:
             return
-        there = await shelf.ids()
+        there = await table.ids()
         known = await in_thread(partial(self._ids_on, name))
         gone = known.difference(there)
         await in_thread(lambda: self.remove(gone))
-        await self._read(name, shelf, [id for id in there if id not in known])
+        await self._read(name, table, [id for id in there if id not in known])
 
-    def _ids_on(self, shelf: ShelfName) -> set[str]:
+    def _ids_on(self, table: TableName) -> set[str]:
         with self._lock.reading():
-            return {id for id, on in self._shelf_of.items() if on == shelf}
+            return {id for id, on in self._table_of.items() if on == table}
 
-    async def _read(self, name: ShelfName, shelf: Shelf, ids: Sequence[str]) -> None:
+    async def _read(self, name: TableName, table: RecordTable, ids: Sequence[str]) -> None:
         pages = (ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE))
-        async with aclosing(one_ahead(shelf.get, pages)) as read:
+        async with aclosing(one_ahead(table.get, pages)) as read:
             async for records in read:
                 await in_thread(partial(self.put, name, records))
 
-    def saw(self, shelf: ShelfName) -> bool:
-        """Whether anything was seen on a shelf."""
-        return self._on_shelf[shelf] > 0
+    def saw(self, table: TableName) -> bool:
+        """Whether anything was seen on a table."""
+        return self._in_table[table] > 0
 
-    def put(self, shelf: ShelfName, records: Iterable[MemoryRecord]) -> None:
+    def put(self, table: TableName, records: Iterable[MemoryRecord]) -> None:
         """Take in records that were written."""
         for record in records:
             words = self._words_to_index(record)
             with self._lock.writing():  # for one at a time, so that a search never waits for a whole page
-                self._on_shelf[shelf] += record.id not in self._shelf_of
-                self._shelf_of[record.id] = shelf
+                self._in_table[table] += record.id not in self._table_of
+                self._table_of[record.id] = table
                 if record.superseded_by is not None:
-                    self._drop(shelf, record.id)
+                    self._drop(table, record.id)
                     continue
                 known = self._records.get(record.id)
                 record = self._records[record.id] = with_own_metadata(record)
                 if is_trivial(record):
-                    self._unindex(shelf, record.id)
+                    self._unindex(table, record.id)
                 else:
-                    self._index_record(shelf, record, words, known)
+                    self._index_record(table, record, words, known)
 
     def _words_to_index(self, record: MemoryRecord) -> Words | None:
         """The words of a record, unless it is known by them already; read while others use the index."""
@@ -166,52 +166,52 @@ class Catalogue:
         return record.id not in self._index.slots or known is None or _indexed(known) != _indexed(record)
 
     def _index_record(
-        self, shelf: ShelfName, record: MemoryRecord, words: Words | None = None, known: MemoryRecord | None = None
+        self, table: TableName, record: MemoryRecord, words: Words | None = None, known: MemoryRecord | None = None
     ) -> None:
         """Let a record be found that tells something; it may be known as it was before."""
         slots = self._index.slots
         if self._is_changed(record, known):
-            self._telling[shelf] += record.id not in slots
-            _index(self._index, shelf, record, words or _words_of(record))
+            self._telling[table] += record.id not in slots
+            _index(self._index, table, record, words or _words_of(record))
         slot = slots[record.id]
         if slot == len(self._in_slot):
             self._in_slot.append(record)
         self._in_slot[slot] = record
         (self._doubtful.discard if record.expires_at is None else self._doubtful.add)(slot)
 
-    def _unindex(self, shelf: ShelfName, id: str) -> None:
+    def _unindex(self, table: TableName, id: str) -> None:
         slot = self._index.slots.get(id)
         if slot is None:
             return
-        self._telling[shelf] -= 1
+        self._telling[table] -= 1
         self._doubtful.add(slot)
         self._in_slot[slot] = None
         self._index.remove(id)
-        if shelf in self._vectors:
-            self._vectors[shelf].remove(slot)
+        if table in self._vectors:
+            self._vectors[table].remove(slot)
 
     def correct(self, changed: Mapping[str, MemoryRecord | None]) -> None:
         """Take in how records that are here were found to be in truth; None for those that are gone."""
         self.remove([id for id, record in changed.items() if record is None])
         for id, record in changed.items():
-            shelf = self._shelf_of.get(id)
-            if record is not None and shelf is not None:
-                self.put(shelf, [record])
+            table = self._table_of.get(id)
+            if record is not None and table is not None:
+                self.put(table, [record])
 
     def remove(self, ids: Iterable[str]) -> None:
         """Forget records that were deleted."""
         for id in ids:
             with self._lock.writing():
-                shelf = self._shelf_of.pop(id, None)
-                if shelf is not None:
-                    self._on_shelf[shelf] -= 1
-                    self._drop(shelf, id)
+                table = self._table_of.pop(id, None)
+                if table is not None:
+                    self._in_table[table] -= 1
+                    self._drop(table, id)
         if self._index.is_wasteful:
             self._reindex()
 
-    def _drop(self, shelf: ShelfName, id: str) -> None:
+    def _drop(self, table: TableName, id: str) -> None:
         self._records.pop(id, None)
-        self._unindex(shelf, id)
+        self._unindex(table, id)
 
     def _reindex(self) -> None:
         with self._lock.writing():
@@ -219,7 +219,7 @@ class Catalogue:
             self._telling, self._doubtful, self._in_slot = Counter(), set(), []
             for record in self._records.values():
                 if not is_trivial(record):
-                    self._index_record(self._shelf_of[record.id], record)
+                    self._index_record(self._table_of[record.id], record)
             slot_of = {slot: self._index.slots.get(id) for id, slot in before.slots.items()}
             self._vectors = {name: vectors.renumbered(slot_of.get) for name, vectors in self._vectors.items()}
 
@@ -232,51 +232,51 @@ class Catalogue:
     def _forget_everything(self) -> None:
         with self._lock.writing():
             self._index = KeywordIndex()
-            self._records, self._shelf_of, self._on_shelf = {}, {}, Counter()
+            self._records, self._table_of, self._in_table = {}, {}, Counter()
             self._telling, self._doubtful, self._in_slot = Counter(), set(), []
             self._vectors = {}
 
-    def place(self, shelf: ShelfName, embedding_id: str, vectors: Mapping[str, Vector]) -> None:
+    def place(self, table: TableName, embedding_id: str, vectors: Mapping[str, Vector]) -> None:
         """Take in the vectors of records that are here, made by that embedding."""
         for id, vector in vectors.items():
             with self._lock.writing():
-                index = self._vectors.get(shelf)
+                index = self._vectors.get(table)
                 if index is None or index.embedding_id != embedding_id:
-                    index = self._vectors[shelf] = VectorIndex(embedding_id)
+                    index = self._vectors[table] = VectorIndex(embedding_id)
                 slot = self._index.slots.get(id)
-                if not index.has_room_for(self._telling[shelf]):
+                if not index.has_room_for(self._telling[table]):
                     index.clear()
-                elif slot is not None and self._shelf_of[id] == shelf:
+                elif slot is not None and self._table_of[id] == table:
                     index.put(slot, vector)
 
-    def lacks_vectors(self, shelf: ShelfName, embedding_id: str) -> bool:
-        """Whether there are records on a shelf whose vectors should be here and are not."""
-        index = self._vectors.get(shelf)
+    def lacks_vectors(self, table: TableName, embedding_id: str) -> bool:
+        """Whether there are records on a table whose vectors should be here and are not."""
+        index = self._vectors.get(table)
         if index is None or index.embedding_id != embedding_id:
-            return self._telling[shelf] > 0
-        return len(index) < self._telling[shelf] and index.has_room_for(self._telling[shelf])
+            return self._telling[table] > 0
+        return len(index) < self._telling[table] and index.has_room_for(self._telling[table])
 
-    def without_vector(self, shelf: ShelfName, embedding_id: str, most: int) -> list[str]:
-        """The ids of some records on a shelf whose vectors, made by that embedding, are not here."""
+    def without_vector(self, table: TableName, embedding_id: str, most: int) -> list[str]:
+        """The ids of some records on a table whose vectors, made by that embedding, are not here."""
         with self._lock.reading():
-            index = self._vectors.get(shelf)
+            index = self._vectors.get(table)
             if index is None or index.embedding_id != embedding_id:
                 index = VectorIndex(embedding_id)
             there = (id for id, slot in self._index.slots.items() if slot not in index)
-            return list(islice((id for id in there if self._shelf_of[id] == shelf), most))
+            return list(islice((id for id in there if self._table_of[id] == table), most))
 
-    def can_search(self, shelf: ShelfName, embedding_id: str, dimensions: int) -> bool:
-        """Whether the vectors of all current records of a shelf that tell something are here, and can be compared to such ones."""
-        index = self._vectors.get(shelf)
+    def can_search(self, table: TableName, embedding_id: str, dimensions: int) -> bool:
+        """Whether the vectors of all current records of a table that tell something are here, and can be compared to such ones."""
+        index = self._vectors.get(table)
         return (
             index is not None
             and (index.embedding_id, index.dimensions) == (embedding_id, dimensions)
-            and len(index) == self._telling[shelf]
+            and len(index) == self._telling[table]
         )
 
     def nearest(
         self,
-        shelf: ShelfName,
+        table: TableName,
         embedding_id: str,
         vectors: Vectors,
         meant: Selection,
@@ -284,11 +284,11 @@ class Catalogue:
         *,
         wait: bool = True,
     ) -> list[Found] | None:
-        """For each vector the nearest current records of a shelf that are meant, and how near each is; None if it cannot say."""
+        """For each vector the nearest current records of a table that are meant, and how near each is; None if it cannot say."""
         with self._lock.reading(wait=wait):
-            if not self.can_search(shelf, embedding_id, len(vectors[0])):
+            if not self.can_search(table, embedding_id, len(vectors[0])):
                 return None
-            nearest = self._vectors[shelf].nearest(vectors, fetch, partial(self._are_meant, meant))
+            nearest = self._vectors[table].nearest(vectors, fetch, partial(self._are_meant, meant))
             found: list[Found] = []
             for slots, cosines in nearest:
                 records = self._in(slots)
@@ -301,7 +301,7 @@ class Catalogue:
         asked: Asked,
         vector: Vector,
         embedding_id: str,
-        elsewhere: Mapping[ShelfName, Found],
+        elsewhere: Mapping[TableName, Found],
         *,
         wait: bool = True,
     ) -> Candidates | None:
@@ -314,7 +314,7 @@ class Catalogue:
             asked: What is wanted.
             vector: The same as a vector.
             embedding_id: What made the vector.
-            elsewhere: What the store found on the shelves whose vectors are not all here.
+            elsewhere: What the store found on the tables whose vectors are not all here.
             wait: Whether to wait for who writes.
 
         Returns:
@@ -324,25 +324,25 @@ class Catalogue:
             LockTakenError: Somebody writes, and it was not to be waited for.
         """
         with self._lock.reading(wait=wait):
-            here = [shelf for shelf in asked.shelves if shelf not in elsewhere]
-            can_search = all(self.can_search(shelf, embedding_id, len(vector)) for shelf in here)
+            here = [table for table in asked.tables if table not in elsewhere]
+            can_search = all(self.can_search(table, embedding_id, len(vector)) for table in here)
             if not can_search or not asked.matches.are_of(self._index):
                 return None
             known: dict[int, float] = {}
             strangers: list[tuple[MemoryRecord, float]] = []
-            for shelf in asked.shelves:
-                if shelf in elsewhere:
-                    near, records = elsewhere[shelf]
+            for table in asked.tables:
+                if table in elsewhere:
+                    near, records = elsewhere[table]
                     found = {slot: near[id] for id in near if (slot := self._index.slots.get(id)) is not None}
                     strangers += [(record, near[record.id]) for record in records if record.id not in self._index.slots]
                     farthest = min(near.values(), default=0.0)
                 else:
-                    ((slots, cosines),) = self._vectors[shelf].nearest(
+                    ((slots, cosines),) = self._vectors[table].nearest(
                         [vector], asked.fetch, partial(self._are_meant, asked.meant)
                     )
                     found = dict(zip(slots.tolist(), cosines.tolist(), strict=True))
                     farthest = min(found.values(), default=0.0)
-                missed = [slot for slot in asked.by_words[shelf] if slot not in found]
+                missed = [slot for slot in asked.by_words[table] if slot not in found]
                 are_meant = self._are_meant(asked.meant, missed)
                 missed = missed if are_meant is None else list(compress(missed, are_meant))
                 for slot, record in zip(missed, self._in(missed), strict=True):
@@ -386,15 +386,15 @@ class Catalogue:
     def messages(self, session: str | None = None) -> list[MemoryRecord]:
         """The current records of one session, or of all."""
         with self._lock.reading():
-            records = [record for id, record in self._records.items() if self._shelf_of[id] == "session"]
+            records = [record for id, record in self._records.items() if self._table_of[id] == "session"]
         return [record for record in records if session is None or record.session == session]
 
     def __contains__(self, id: str) -> bool:
-        return id in self._shelf_of
+        return id in self._table_of
 
     def is_superseded(self, id: str) -> bool:
         """Whether there is a record of that id, but not a current one."""
-        return id in self._shelf_of and id not in self._records
+        return id in self._table_of and id not in self._records
 
     def holding_part(self, record: MemoryRecord) -> str:
         """Return what of a memory still holds: of a message nothing that was superseded, ended or forgotten since."""
@@ -409,7 +409,7 @@ class Catalogue:
         self,
         query: str,
         lead: str | None,
-        shelves: Sequence[ShelfName],
+        tables: Sequence[TableName],
         meant: Selection,
         *,
         fetch: int,
@@ -422,10 +422,10 @@ class Catalogue:
         Args:
             query: The question.
             lead: The part of it whose words count by themselves.
-            shelves: Where to look.
+            tables: Where to look.
             meant: What to look for.
-            fetch: How many that are near may answer, of each shelf.
-            by_words: How many that hold its words may answer, of each shelf.
+            fetch: How many that are near may answer, of each table.
+            by_words: How many that hold its words may answer, of each table.
             session_weight: What the words of a memory's session are worth, compared to its own.
             wait: Whether to wait for who writes.
 
@@ -436,8 +436,8 @@ class Catalogue:
             matches = self._index.search(query)
             if lead is not None:
                 matches = matches.or_better(self._index.search(lead))
-            best = matches.best(by_words, shelves, session_weight)
-            return Asked(query, shelves, meant, fetch, matches, best, self._index.speakers_named(query))
+            best = matches.best(by_words, tables, session_weight)
+            return Asked(query, tables, meant, fetch, matches, best, self._index.speakers_named(query))
 
     def as_said(self, query: str, *, wait: bool = True) -> str:
         """The query as the speakers it names would put it."""
@@ -449,11 +449,11 @@ def _words_of(record: MemoryRecord) -> Words:
     return words_of(record.content[:MAX_CONTENT], date=_in_words(record.created_at.date()), speaker=record.source)
 
 
-def _index(index: KeywordIndex, shelf: ShelfName, record: MemoryRecord, words: Words) -> None:
+def _index(index: KeywordIndex, table: TableName, record: MemoryRecord, words: Words) -> None:
     index.insert(
         record.id,
         words,
-        shelf=shelf,
+        table=table,
         is_message=record.kind == "interaction",
         speaker=record.source,
         session=record.session,

@@ -10,10 +10,9 @@ from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..core.checks import decode_json
-from ..core.limits import MAX_TAGS
+from ..core.checks import MAX_TAGS, decode_json
 from ..core.records import JSON, MemoryRecord
-from ..text.statements import statement
+from ..text.words import statement
 
 
 class Resolved(NamedTuple):

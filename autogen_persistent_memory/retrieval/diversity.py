@@ -8,8 +8,7 @@ from functools import lru_cache
 
 from ..core.records import MemoryHit, MemoryRecord, told_facts
 from ..text.passages import is_covered
-from ..text.statements import statement
-from ..text.words import terms
+from ..text.words import statement, terms
 from .ranking import relevance
 
 _LIKENESS_COSTS = 0.2

@@ -7,9 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from ..core.checks import check_flag, check_kind, check_tags, decode_json, require_text
+from ..core.checks import MAX_KEY, check_flag, check_kind, check_tags, decode_json, require_text
 from ..core.errors import PersistentMemoryError
-from ..core.limits import MAX_KEY
 from ..core.records import FACTS, JSON, MemoryRecord, check_content, listed
 
 

@@ -13,25 +13,22 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from ..core.config import RecallPolicy
 from ..core.errors import PersistentMemoryError
+from ..core.policy import RecallPolicy
 from ..core.records import FACTS, MESSAGES, Clock, Draft, MemoryHit, MemoryRecord, Query, Selection, SessionInfo, listed
-from ..runtime.ahead import one_ahead
+from ..runtime.background_task import Debounce, one_ahead
 from ..runtime.deadlines import CLOSING_SECONDS, within
-from ..runtime.debounce import Lull
-from ..runtime.log_once import notices
-from ..runtime.lru import Awake
-from ..runtime.progress import Progress, progress_of
+from ..runtime.lru import LeastRecentlyUsed
+from ..runtime.reporting import Progress, notices, progress_of
 from ..runtime.threads import in_thread
 from ..storage.availability import automatic
-from ..storage.protocol import SHELVES, MemoryStore, Shelf, ShelfName, Space, Values
-from ..text.content import redacted
-from ..text.embeddings import Embedding, Vectors
-from ..text.record_vectors import embedded
+from ..storage.protocol import TABLES, MemoryStore, RecordTable, Space, TableName, Values
+from ..text.embeddings import Embedding, Vectors, embedded
+from ..text.redaction import redacted
 from ..text.speech_acts import is_trivial
 from .conflicts import newest_of_each_key, resolve, successions
 from .editing import Changes, edited, without_fact
-from .namespace import Holdings
+from .namespace import NamespaceData
 from .ranking import unasked
 from .search import Search
 
@@ -86,9 +83,9 @@ class Engine:
         self.embedding = embedding
         self.policy = policy
         self.clock = clock
-        self._holdings: Holdings | None = None
+        self._namespace_data: NamespaceData | None = None
         self._used: Counter[str] = Counter()
-        self._lull = Lull(self._keep_house)
+        self._debounce = Debounce(self._keep_house)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._swept_at: datetime | None = None
         self._is_open = False
@@ -99,20 +96,20 @@ class Engine:
     # Opening and closing
 
     @property
-    def holdings(self) -> Holdings:
+    def namespace_data(self) -> NamespaceData:
         """What the namespace holds, on a store that opens itself when it is used."""
-        if self._holdings is None:
-            self._holdings = Holdings(self.namespace, self.store.connect(), self.embedding.id, self._vectors)
-        holdings = self._holdings
+        if self._namespace_data is None:
+            self._namespace_data = NamespaceData(self.namespace, self.store.connect(), self.embedding.id, self._vectors)
+        namespace_data = self._namespace_data
         _awake.used(self)
-        return holdings
+        return namespace_data
 
     def rest(self) -> bool:
         """Let go of what is known of the namespace, until it is used again, unless something is still to be written.
 
         Nothing is closed: whoever is at work with it goes on, and shares locks and numbers with whoever comes next.
         """
-        if self._used or self._tasks or self._lull.is_awaited:
+        if self._used or self._tasks or self._debounce.is_awaited:
             return False
         self._forget_holdings()
         return True
@@ -121,25 +118,25 @@ class Engine:
         """Open the store and load the embedding now, unless that was done; see `EngineMemory.open`."""
         if self._is_open:
             return
-        is_mine, holdings = self._holdings is None, self.holdings
+        is_mine, namespace_data = self._namespace_data is None, self.namespace_data
         try:
             with automatic():
-                outcomes = await asyncio.gather(self._load_embedding(), self._open_store(holdings))
+                outcomes = await asyncio.gather(self._load_embedding(), self._open_store(namespace_data))
         except BaseException:
-            if is_mine and self._holdings is holdings:
+            if is_mine and self._namespace_data is namespace_data:
                 self._forget_holdings()
-                await holdings.connection.close()
+                await namespace_data.connection.close()
             raise
         self._is_open = all(outcomes)
 
-    async def _open_store(self, holdings: Holdings) -> bool:
-        await holdings.connection.prepare()
-        if holdings.connection.exclusive:
-            await holdings.check()
+    async def _open_store(self, namespace_data: NamespaceData) -> bool:
+        await namespace_data.connection.prepare()
+        if namespace_data.connection.exclusive:
+            await namespace_data.check()
             return True
         self._keep_house_soon()  # which delivers what waits for the server
         seconds = self.policy.deadline
-        return await self._in_time(seconds, holdings.check(), f"its server did not answer within {seconds:g} s")
+        return await self._in_time(seconds, namespace_data.check(), f"its server did not answer within {seconds:g} s")
 
     async def _load_embedding(self) -> bool:
         seconds = self.policy.opening_deadline
@@ -147,7 +144,7 @@ class Engine:
 
     async def _in_time(self, seconds: float, work: Coroutine[Any, Any, None], late: str) -> bool:
         """Do a part of opening, unless it takes too long or fails in a way that may pass; whether it is done."""
-        breaker = self.holdings.connection.breaker
+        breaker = self.namespace_data.connection.breaker
         try:
             await within(seconds, work)
         except asyncio.TimeoutError:
@@ -170,31 +167,31 @@ class Engine:
         return self.store.config.model_dump_json(), self.namespace
 
     def _forget_holdings(self) -> None:
-        self._holdings = None
+        self._namespace_data = None
         self.prepared = self._is_open = False
 
     async def prepare(self) -> None:
         """Do the slow local part of opening: load the model, and open the store if it is on this machine."""
-        await asyncio.gather(self.embedding.load(), self.holdings.prepare())
+        await asyncio.gather(self.embedding.load(), self.namespace_data.prepare())
         self.prepared = True
-        if self.holdings.outbox is not None:
+        if self.namespace_data.outbox is not None:
             self._keep_house_soon()  # lest what waits is forgotten where nothing can be recalled, since the server is gone
 
     async def flush(self) -> None:
         """Write what is pending, delete what has expired, and wait for all of it."""
-        if self._holdings is None:
+        if self._namespace_data is None:
             return
         await self._write_usage()
         await self._finish_chores()
         await self.sweep()
-        self._lull.call_off()
-        await self.holdings.settle()
+        self._debounce.call_off()
+        await self.namespace_data.settle()
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop), return_exceptions=True)
 
     async def close(self) -> None:
         """Flush, and let go of the store."""
-        holdings = self._holdings
+        namespace_data = self._namespace_data
         try:
             with automatic():
                 await within(CLOSING_SECONDS, self.flush())
@@ -204,10 +201,10 @@ class Engine:
         finally:
             for chore in self.chores:
                 await chore.leave()
-            if self._holdings is holdings:
+            if self._namespace_data is namespace_data:
                 self._forget_holdings()
-            if holdings is not None:
-                await holdings.connection.close()
+            if namespace_data is not None:
+                await namespace_data.connection.close()
 
     async def _finish_chores(self) -> None:
         for chore in self.chores:
@@ -215,13 +212,13 @@ class Engine:
 
     def log_trouble(self, message: str, reason: object) -> None:
         """Warn of what went wrong by itself; not each time while the store is known to be out of reach."""
-        was_told = self.holdings.connection.breaker.is_unsteady
+        was_told = self.namespace_data.connection.breaker.is_unsteady
         logger.log(logging.DEBUG if was_told else logging.WARNING, message, reason)
 
     # Remembering
 
     async def remember(
-        self, shelf: ShelfName, drafts: Sequence[Draft], progress: Progress = False
+        self, table: TableName, drafts: Sequence[Draft], progress: Progress = False
     ) -> list[MemoryRecord]:
         """Store drafts, merging restatements and superseding what they replace; one record for each, in order."""
         records: list[MemoryRecord] = []
@@ -231,7 +228,7 @@ class Engine:
             aclosing(one_ahead(self._ready_to_store, batches)) as ready,
         ):
             async for batch, vectors in ready:
-                records += await self._as_a_whole(partial(self._store_batch, shelf, batch, vectors))
+                records += await self._as_a_whole(partial(self._store_batch, table, batch, vectors))
                 done(len(batch))
         self._keep_house_soon()
         return records
@@ -254,7 +251,7 @@ class Engine:
             begun = True
             return await change()
 
-        task = asyncio.get_running_loop().create_task(self.holdings.as_a_whole(begin))
+        task = asyncio.get_running_loop().create_task(self.namespace_data.as_a_whole(begin))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody may wait for it any more
@@ -265,23 +262,23 @@ class Engine:
                 task.cancel()
             raise
 
-    async def _store_batch(self, shelf: ShelfName, drafts: Sequence[Draft], vectors: Vectors) -> list[MemoryRecord]:
+    async def _store_batch(self, table: TableName, drafts: Sequence[Draft], vectors: Vectors) -> list[MemoryRecord]:
         now = self.clock()
-        known = await self._related(shelf, drafts, vectors, now)
+        known = await self._related(table, drafts, vectors, now)
         told = {record.key: record.updated_at for record in sorted(known, key=_time_of)}
-        newcomers = [await self._new_record(shelf, draft, now, after=told.get(draft.key)) for draft in drafts]
+        newcomers = [await self._new_record(table, draft, now, after=told.get(draft.key)) for draft in drafts]
         pairs = list(zip(newcomers, drafts, strict=True))
         ends = {record.id: draft.ends for record, draft in pairs if draft.ends is not None}
         resolved = resolve(newcomers, known, now, ends)
         vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
         new_vectors = [vector_of[record.id] for record in resolved.new]
-        await self.holdings.shelf(shelf).add(resolved.new, new_vectors)
-        await self.holdings.shelf(shelf).amend(resolved.changed)
-        await self.holdings.note(shelf, [*resolved.new, *resolved.changed], new_vectors)
+        await self.namespace_data.table(table).add(resolved.new, new_vectors)
+        await self.namespace_data.table(table).amend(resolved.changed)
+        await self.namespace_data.note(table, [*resolved.new, *resolved.changed], new_vectors)
         return resolved.outcome
 
     async def _related(
-        self, shelf: ShelfName, drafts: Sequence[Draft], vectors: Vectors, now: datetime
+        self, table: TableName, drafts: Sequence[Draft], vectors: Vectors, now: datetime
     ) -> list[MemoryRecord]:
         """The records that the drafts might restate, supersede or end; of a key told late, all there ever was."""
         believed = Selection(current_at=now)
@@ -289,16 +286,16 @@ class Engine:
         told_late = any(draft.at is not None for draft in drafts)
         under_key = Selection() if told_late else believed
         keys = {draft.key for draft in drafts if draft.key is not None}
-        near = await self.holdings.nearest(shelf, mergeable, believed, fetch=_SAME_AMONG, enough=1, certain=True)
+        near = await self.namespace_data.nearest(table, mergeable, believed, fetch=_SAME_AMONG, enough=1, certain=True)
         same_key = await asyncio.gather(
-            *(self.holdings.shelf(shelf).select(under_key._replace(key=key)) for key in keys)
+            *(self.namespace_data.table(table).select(under_key._replace(key=key)) for key in keys)
         )
-        same_id = await self.holdings.records(shelf, [draft.id for draft in drafts if draft.id], certain=True)
-        endable = await self.holdings.shelf(shelf).select(believed) if any(draft.ends for draft in drafts) else []
+        same_id = await self.namespace_data.records(table, [draft.id for draft in drafts if draft.id], certain=True)
+        endable = await self.namespace_data.table(table).select(believed) if any(draft.ends for draft in drafts) else []
         return [record for group in (*(group for _, group in near), *same_key, same_id, endable) for record in group]
 
     async def _new_record(
-        self, shelf: ShelfName, draft: Draft, now: datetime, *, after: datetime | None
+        self, table: TableName, draft: Draft, now: datetime, *, after: datetime | None
     ) -> MemoryRecord:
         """A draft as a record. What is told now comes after all that was told before, whatever the clocks say."""
         written = draft.at or (now if after is None or draft.key is None else max(now, after + _TICK))
@@ -312,7 +309,7 @@ class Engine:
             key=draft.key,
             source=draft.source,
             session=draft.session,
-            sequence=None if draft.session is None else await self.holdings.next_number(shelf, draft.session),
+            sequence=None if draft.session is None else await self.namespace_data.next_number(table, draft.session),
             origin=draft.origin,
             created_at=written,
             updated_at=written,
@@ -324,53 +321,53 @@ class Engine:
 
     # Editing
 
-    async def edit(self, id: str, shelves: Sequence[ShelfName], change: Changes) -> MemoryRecord | None:
+    async def edit(self, id: str, tables: Sequence[TableName], change: Changes) -> MemoryRecord | None:
         """Change a current memory in its place; None if there is none of that id."""
-        corrected = await self._corrected(id, shelves, change)
+        corrected = await self._corrected(id, tables, change)
         if corrected is None:
             return None
         vectors = [] if change.content is None else await self._vectors([corrected[1]])
-        return await self._as_a_whole(partial(self._store_edit, id, shelves, change, vectors))
+        return await self._as_a_whole(partial(self._store_edit, id, tables, change, vectors))
 
     async def _corrected(
-        self, id: str, shelves: Sequence[ShelfName], change: Changes
-    ) -> tuple[ShelfName, MemoryRecord] | None:
+        self, id: str, tables: Sequence[TableName], change: Changes
+    ) -> tuple[TableName, MemoryRecord] | None:
         now, clean = self.clock(), redacted if self.policy.redact else lambda record: record
-        for shelf in shelves:
-            for record in await self.holdings.shelf(shelf).get([id]):
+        for table in tables:
+            for record in await self.namespace_data.table(table).get([id]):
                 if record.is_current(now):
                     changed = edited(record, change, now, self.policy.lifetimes)
-                    return shelf, await in_thread(partial(clean, changed))
+                    return table, await in_thread(partial(clean, changed))
         return None
 
     async def _store_edit(
-        self, id: str, shelves: Sequence[ShelfName], change: Changes, vectors: Vectors
+        self, id: str, tables: Sequence[TableName], change: Changes, vectors: Vectors
     ) -> MemoryRecord | None:
-        corrected = await self._corrected(id, shelves, change)
+        corrected = await self._corrected(id, tables, change)
         if corrected is None:
             return None
-        shelf, record = corrected
-        same_key = await self.holdings.shelf(shelf).select(Selection(key=record.key)) if change.key else []
+        table, record = corrected
+        same_key = await self.namespace_data.table(table).select(Selection(key=record.key)) if change.key else []
         replaced = successions(record, same_key, self.clock())
         told = await self._told([record], ["session"]) if vectors else []
         outdated = [without_fact(message, id) for message in told if id in listed(message, FACTS)]
         if vectors:
-            await self.holdings.shelf(shelf).put([record], vectors)
-        await self.holdings.shelf(shelf).amend([*([] if vectors else [record]), *replaced])
-        await self.holdings.shelf("session").amend(outdated)
-        await self.holdings.note(shelf, [record, *replaced], vectors)
-        await self.holdings.note("session", outdated)
+            await self.namespace_data.table(table).put([record], vectors)
+        await self.namespace_data.table(table).amend([*([] if vectors else [record]), *replaced])
+        await self.namespace_data.table("session").amend(outdated)
+        await self.namespace_data.note(table, [record, *replaced], vectors)
+        await self.namespace_data.note("session", outdated)
         return record
 
     async def amend(
-        self, shelf: ShelfName, id: str, change: Callable[[MemoryRecord], MemoryRecord]
+        self, table: TableName, id: str, change: Callable[[MemoryRecord], MemoryRecord]
     ) -> MemoryRecord | None:
         """Change fields of a record other than its content; None if there is none of that id."""
 
         async def amend() -> MemoryRecord | None:
-            changed = [change(record) for record in await self.holdings.shelf(shelf).get([id])]
-            await self.holdings.shelf(shelf).amend(changed)
-            await self.holdings.note(shelf, changed)
+            changed = [change(record) for record in await self.namespace_data.table(table).get([id])]
+            await self.namespace_data.table(table).amend(changed)
+            await self.namespace_data.note(table, changed)
             return changed[0] if changed else None
 
         return await self._as_a_whole(amend)
@@ -380,7 +377,7 @@ class Engine:
     async def recall(
         self,
         query: str | Query,
-        shelves: Sequence[ShelfName],
+        tables: Sequence[TableName],
         *,
         limit: int,
         selection: Selection = Selection(),
@@ -397,18 +394,20 @@ class Engine:
         now = at or self.clock()
         believed = selection._replace(current_at=None if at else now, believed_at=at)
         question = Query(query) if isinstance(query, str) else query
-        search = Search(question, self.holdings, self.embedding, self.policy, limit=limit, only_relevant=only_relevant)
-        hits = await search.run(shelves, believed, now, unless)
+        search = Search(
+            question, self.namespace_data, self.embedding, self.policy, limit=limit, only_relevant=only_relevant
+        )
+        hits = await search.run(tables, believed, now, unless)
         self._keep_house_soon()
         return hits
 
     async def browse(
-        self, shelves: Sequence[ShelfName], *, limit: int, selection: Selection, at: datetime | None = None
+        self, tables: Sequence[TableName], *, limit: int, selection: Selection, at: datetime | None = None
     ) -> list[MemoryHit]:
         """The newest and most used memories, best first, as they were believed at that time."""
         now = at or self.clock()
         believed = selection._replace(current_at=None if at else now, believed_at=at)
-        found = await asyncio.gather(*(self.holdings.shelf(name).select(believed) for name in shelves))
+        found = await asyncio.gather(*(self.namespace_data.table(name).select(believed) for name in tables))
         records = newest_of_each_key([record for records in found for record in records if not is_trivial(record)])
         return unasked(records, now=now, policy=self.policy, limit=limit)
 
@@ -424,11 +423,11 @@ class Engine:
     async def _count_uses(self) -> None:
         used, self._used, now = self._used, Counter(), self.clock()
         try:
-            for name in SHELVES:
-                records = await self.holdings.shelf(name).get(list(used))
+            for name in TABLES:
+                records = await self.namespace_data.table(name).get(list(used))
                 touched = [replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records]
-                await self.holdings.shelf(name).touch(touched)
-                await self.holdings.note(name, touched)
+                await self.namespace_data.table(name).touch(touched)
+                await self.namespace_data.note(name, touched)
                 for record in touched:
                     del used[record.id]
         except BaseException:
@@ -437,38 +436,38 @@ class Engine:
 
     # Looking up
 
-    async def find(self, ids: Sequence[str], shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
+    async def find(self, ids: Sequence[str], tables: Sequence[TableName]) -> list[MemoryRecord]:
         """The records with these ids, current or not."""
-        return await self.holdings.find(ids, shelves)
+        return await self.namespace_data.find(ids, tables)
 
-    async def ids_beginning(self, prefix: str, shelves: Sequence[ShelfName]) -> list[str]:
+    async def ids_beginning(self, prefix: str, tables: Sequence[TableName]) -> list[str]:
         """The ids that begin so, of records that are current or not."""
-        known = await asyncio.gather(*(self.holdings.shelf(name).ids() for name in shelves))
+        known = await asyncio.gather(*(self.namespace_data.table(name).ids() for name in tables))
         return [id for ids in known for id in ids if id.startswith(prefix)]
 
     async def select(
-        self, selection: Selection, shelves: Sequence[ShelfName], *, history: bool = False
+        self, selection: Selection, tables: Sequence[TableName], *, history: bool = False
     ) -> list[MemoryRecord]:
         """The records the selection means, newest first; those no longer current only when history is asked for."""
         if not history:
             selection = selection._replace(current_at=self.clock())
-        found = await asyncio.gather(*(self.holdings.shelf(name).select(selection) for name in shelves))
+        found = await asyncio.gather(*(self.namespace_data.table(name).select(selection) for name in tables))
         records = [record for records in found for record in records]
         return sorted(records if history else newest_of_each_key(records), key=_time_of, reverse=True)
 
-    async def history(self, id_or_key: str, shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
+    async def history(self, id_or_key: str, tables: Sequence[TableName]) -> list[MemoryRecord]:
         """A memory and all that it replaced or was replaced by, newest first."""
-        start = await self.find([id_or_key], shelves)
+        start = await self.find([id_or_key], tables)
         key = start[0].key if start else id_or_key
         if key is not None:
-            return await self.select(Selection(key=key), shelves, history=True)
+            return await self.select(Selection(key=key), tables, history=True)
         chain = {record.id: record for record in start}
         unexplored = list(start)
         while unexplored:
             record = unexplored.pop()
-            linked = await self.select(Selection(superseded_by=record.id), shelves, history=True)
+            linked = await self.select(Selection(superseded_by=record.id), tables, history=True)
             if record.superseded_by is not None:
-                linked += await self.find([record.superseded_by], shelves)
+                linked += await self.find([record.superseded_by], tables)
             unexplored += [other for other in linked if other.id not in chain]
             chain |= {other.id: other for other in linked}
         return sorted(chain.values(), key=_time_of, reverse=True)
@@ -476,7 +475,7 @@ class Engine:
     async def sessions(self) -> list[SessionInfo]:
         """All conversations of the namespace, the one that was added to last first."""
         messages: defaultdict[str, list[MemoryRecord]] = defaultdict(list)
-        for record in await self.holdings.messages(None, self.clock()):
+        for record in await self.namespace_data.messages(None, self.clock()):
             if record.session is not None:
                 messages[record.session].append(record)
         saved = set(await self.values.names("state"))
@@ -487,14 +486,14 @@ class Engine:
     @property
     def values(self) -> Values:
         """The named values of the namespace."""
-        return self.holdings.values
+        return self.namespace_data.values
 
     # Forgetting
 
     async def forget(
         self,
         selection: Selection,
-        shelves: Sequence[ShelfName],
+        tables: Sequence[TableName],
         *,
         id: str | None = None,
         history: bool = False,
@@ -507,7 +506,7 @@ class Engine:
 
         Args:
             selection: What is meant.
-            shelves: Where to look for it.
+            tables: Where to look for it.
             id: Only the memory with this id.
             history: Also what is no longer current, and the messages that told it.
             dry_run: Only find it.
@@ -515,7 +514,7 @@ class Engine:
         """
 
         async def forget() -> Removed:
-            doomed = await self._doomed(selection, shelves, id, history)
+            doomed = await self._doomed(selection, tables, id, history)
             messages = sum(record.kind == "interaction" for record in doomed)
             return Removed(len(doomed) if dry_run else await self._remove(doomed), messages)
 
@@ -524,7 +523,7 @@ class Engine:
                 await hearer.catch_up()
         await self._finish_chores()  # what is still to come must not come back
         if beforehand is not None:
-            await beforehand(await self._doomed(selection, shelves, id, history))
+            await beforehand(await self._doomed(selection, tables, id, history))
         removed = await self._as_a_whole(forget)
         if not dry_run:
             for hearer in self.hearers:
@@ -532,25 +531,25 @@ class Engine:
         return removed
 
     async def _doomed(
-        self, selection: Selection, shelves: Sequence[ShelfName], id: str | None, history: bool
+        self, selection: Selection, tables: Sequence[TableName], id: str | None, history: bool
     ) -> list[MemoryRecord]:
         """The records that are to be forgotten, each once."""
         if id is None:
-            doomed = await self.select(selection, shelves, history=history)
+            doomed = await self.select(selection, tables, history=history)
         else:
-            doomed = await self.find([id], shelves)
+            doomed = await self.find([id], tables)
             if doomed and history:
-                doomed = await self.history(id, shelves)
+                doomed = await self.history(id, tables)
             doomed = [record for record in doomed if selection.matches(record)]
         if history:
-            doomed += await self._told(doomed, shelves)
+            doomed += await self._told(doomed, tables)
         return list({record.id: record for record in doomed}.values())
 
-    async def _told(self, facts: Sequence[MemoryRecord], shelves: Sequence[ShelfName]) -> list[MemoryRecord]:
+    async def _told(self, facts: Sequence[MemoryRecord], tables: Sequence[TableName]) -> list[MemoryRecord]:
         """The messages that told these facts."""
         ids = {fact.id for fact in facts}
         named = {id for fact in facts for id in listed(fact, MESSAGES)}
-        messages = await self.select(Selection(kinds=("interaction",)), shelves, history=True) if ids else []
+        messages = await self.select(Selection(kinds=("interaction",)), tables, history=True) if ids else []
         return [record for record in messages if record.id in named or not ids.isdisjoint(listed(record, FACTS))]
 
     async def sweep(self) -> int:
@@ -558,14 +557,14 @@ class Engine:
         now = self._swept_at = self.clock()
 
         async def sweep() -> int:
-            doomed = await self.select(Selection(expired_at=now), SHELVES, history=True)
+            doomed = await self.select(Selection(expired_at=now), TABLES, history=True)
             return await self._remove([*doomed, *await self._too_many()])
 
         return await self._as_a_whole(sweep)
 
     async def _too_many(self) -> list[MemoryRecord]:
         most = self.policy.max_interactions
-        if most is None or await self.holdings.shelf("session").size() <= most:
+        if most is None or await self.namespace_data.table("session").size() <= most:
             return []
         newest_first = await self.select(Selection(kinds=("interaction",)), ["session"])
         return [record for record in newest_first if not record.pinned][most:]
@@ -582,9 +581,9 @@ class Engine:
 
         async def clear() -> None:
             await self.values.check()
-            await self.holdings.shelf("profile").clear()
+            await self.namespace_data.table("profile").clear()
             await self.values.empty("value")
-            await self.holdings.start_over()
+            await self.namespace_data.start_over()
 
         await self._finish_chores()
         await self._as_a_whole(clear)
@@ -593,12 +592,15 @@ class Engine:
         """Delete the whole namespace for good."""
 
         async def clear() -> None:
-            everything: list[Shelf | Values] = [*(self.holdings.shelf(name) for name in SHELVES), self.values]
+            everything: list[RecordTable | Values] = [
+                *(self.namespace_data.table(name) for name in TABLES),
+                self.values,
+            ]
             for part in everything:
                 await part.check()
             for part in everything:
                 await part.clear()
-            await self.holdings.start_over()
+            await self.namespace_data.start_over()
 
         await self._finish_chores()
         await self._as_a_whole(clear)
@@ -607,9 +609,9 @@ class Engine:
         ids = [record.id for record in records]
         for session in {record.session for record in records if record.kind == "interaction" and record.session}:
             await self.values.remove("summary", session)  # it may tell what is to be forgotten
-        removed = sum([await self.holdings.shelf(name).remove(ids) for name in SHELVES])
-        catalogue = await self.holdings.catalogue()
-        await in_thread(lambda: catalogue.remove(ids))
+        removed = sum([await self.namespace_data.table(name).remove(ids) for name in TABLES])
+        cache = await self.namespace_data.cache()
+        await in_thread(lambda: cache.remove(ids))
         return removed
 
     # Maintaining
@@ -623,31 +625,31 @@ class Engine:
         return await self._rebuild("Compacting", progress, keep=True)
 
     async def _rebuild(self, title: str, progress: Progress, *, keep: bool = False) -> int:
-        async with self.holdings.lock():
-            total = sum([await self.holdings.shelf(name).size() for name in SHELVES])
+        async with self.namespace_data.lock():
+            total = sum([await self.namespace_data.table(name).size() for name in TABLES])
             async with progress_of(total, title, progress) as done:
-                for name in SHELVES:
-                    await self.holdings.shelf(name).rebuild(self._vectors, done, keep=keep)
-            await self.holdings.start_over()
+                for name in TABLES:
+                    await self.namespace_data.table(name).rebuild(self._vectors, done, keep=keep)
+            await self.namespace_data.start_over()
         return total
 
-    async def verify(self, shelf: ShelfName, ids: Sequence[str]) -> bool:
+    async def verify(self, table: TableName, ids: Sequence[str]) -> bool:
         """Return whether a sample of these records has the vectors that this engine's embedding makes of them."""
-        return await self.holdings.shelf(shelf).verify(ids, self._vectors)
+        return await self.namespace_data.table(table).verify(ids, self._vectors)
 
-    async def reindex(self, shelf: ShelfName, ids: Sequence[str]) -> None:
+    async def reindex(self, table: TableName, ids: Sequence[str]) -> None:
         """Make vectors anew for records that have none."""
-        async with self.holdings.lock():
-            await self.holdings.shelf(shelf).reindex(ids, self._vectors)
-            await self.holdings.start_over()
+        async with self.namespace_data.lock():
+            await self.namespace_data.table(table).reindex(ids, self._vectors)
+            await self.namespace_data.start_over()
 
     def _keep_house_soon(self) -> None:
         """Write counters and sweep a moment after the turn, when agents wait for their models."""
         if self._used or self._is_time_to_sweep():
-            self._lull.ask()
+            self._debounce.ask()
 
     def _keep_house(self) -> None:
-        if self._holdings is not None:
+        if self._namespace_data is not None:
             task = asyncio.get_running_loop().create_task(self._housekeeping())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -670,7 +672,7 @@ class Engine:
         return self._swept_at is None or self.clock() - self._swept_at >= self.policy.sweep_interval
 
 
-_awake = Awake(_MOST_AWAKE)
+_awake = LeastRecentlyUsed(_MOST_AWAKE)
 _OF_SESSIONS: tuple[Space, ...] = ("state", "mark", "summary")
 
 

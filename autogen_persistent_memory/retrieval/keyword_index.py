@@ -25,7 +25,7 @@ from ..text.words import (
     says_when,
     terms,
 )
-from .columns import Column, larger
+from .vector_index import Column, larger
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,14 +88,14 @@ class KeywordIndex:
         self._names_within: list[tuple[str, ...]] = []
         self._postings: dict[str, _Posting] = {}
         self._lengths, self._previous, self._following = Column("f4"), Column("i4"), Column("i4")
-        self._asks, self._session_of, self._shelf_of = Column("f4"), Column("i4"), Column("i4")
+        self._asks, self._session_of, self._table_of = Column("f4"), Column("i4"), Column("i4")
         self._says_when, self._is_message, self._particulars = Column("?"), Column("?"), Column("i4")
         self._speaker_of = Column("i4")
         self._total_length = 0
         self._sessions: dict[str, int] = {}
         self._in_session: list[list[tuple[Any, int]]] = []
         self._orders: list[Any] = []
-        self._shelves: dict[str, int] = {}
+        self._tables: dict[str, int] = {}
         self._capitalised: Counter[str] = Counter()
         self._speakers: Counter[str] = Counter()
         self._speaker_numbers: dict[str | None, int] = {}
@@ -118,7 +118,7 @@ class KeywordIndex:
         id: str,
         text: str,
         *,
-        shelf: str,
+        table: str,
         is_message: bool = False,
         date: str = "",
         speaker: str | None = None,
@@ -127,14 +127,14 @@ class KeywordIndex:
     ) -> None:
         """Read a memory, and `insert` it."""
         words = words_of(text, date=date, speaker=speaker)
-        self.insert(id, words, shelf=shelf, is_message=is_message, speaker=speaker, session=session, order=order)
+        self.insert(id, words, table=table, is_message=is_message, speaker=speaker, session=session, order=order)
 
     def insert(
         self,
         id: str,
         words: Words,
         *,
-        shelf: str,
+        table: str,
         is_message: bool = False,
         speaker: str | None = None,
         session: str | None = None,
@@ -167,7 +167,7 @@ class KeywordIndex:
         self._total_length += length
         self._lengths.put(slot, length)
         self._asks.put(slot, words.asks)
-        self._shelf_of.put(slot, self._shelves.setdefault(shelf, len(self._shelves)))
+        self._table_of.put(slot, self._tables.setdefault(table, len(self._tables)))
         self._previous.put(slot, -1)
         self._following.put(slot, -1)
         for term, count in counts.items():
@@ -366,20 +366,20 @@ class KeywordMatches:
             np.maximum(self._sessions, other._sessions),
         )
 
-    def best(self, count: int, shelves: Sequence[str], session_weight: float) -> dict[str, list[int]]:
-        """The slots of the best matches on each of these shelves."""
+    def best(self, count: int, tables: Sequence[str], session_weight: float) -> dict[str, list[int]]:
+        """The slots of the best matches on each of these tables."""
         import numpy as np
 
         index = self._index
         slots = (self._keywords > _NOTHING).nonzero()[0]
-        shelf_of = index._shelf_of.view[slots]
+        table_of = index._table_of.view[slots]
         score = self._keywords[slots] + session_weight * self._of_sessions(slots)
         best: dict[str, list[int]] = {}
-        for shelf in shelves:
-            there = (shelf_of == index._shelves.get(shelf, -1)).nonzero()[0]
+        for table in tables:
+            there = (table_of == index._tables.get(table, -1)).nonzero()[0]
             if len(there) > count:
                 there = there[np.argpartition(score[there], -count)[-count:]]
-            best[shelf] = slots[there].tolist()
+            best[table] = slots[there].tolist()
         return best
 
     def _of_sessions(self, slots: Slots) -> Floats:

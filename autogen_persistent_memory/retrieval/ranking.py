@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from heapq import heappush, heapreplace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.config import RecallPolicy
+from ..core.policy import RecallPolicy
 from ..core.records import MemoryHit, MemoryRecord
 from .keyword_index import WEIGHED
 

@@ -8,18 +8,17 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from ..core.config import RecallPolicy
+from ..core.policy import RecallPolicy
 from ..core.records import MemoryHit, MemoryRecord, Query, Selection, with_own_metadata
-from ..runtime.fair_turns import Meanwhile, one_at_a_time
-from ..runtime.locks import LockTakenError
+from ..runtime.locks import LockTakenError, Meanwhile, one_at_a_time
 from ..runtime.threads import in_thread, in_thread_if_long
-from ..storage.protocol import ShelfName
+from ..storage.protocol import TableName
 from ..text.embeddings import Embedding, Vector
 from ..text.passages import could_answer
 from ..text.speech_acts import is_trivial
-from .cache import Asked, Catalogue, Found, read_soon
+from .cache import Asked, Found, RecordCache, read_soon
 from .conflicts import newest_of_each_key
-from .namespace import PATIENCE, Holdings
+from .namespace import PATIENCE, NamespaceData
 from .ranking import Candidates, rank
 
 _BY_WORDS = 50
@@ -39,7 +38,7 @@ class Search:
     def __init__(
         self,
         query: Query,
-        holdings: Holdings,
+        namespace_data: NamespaceData,
         embedding: Embedding,
         policy: RecallPolicy,
         *,
@@ -48,7 +47,7 @@ class Search:
     ) -> None:
         self._query = query.text[:_LONGEST]
         self._lead = None if query.lead is None else query.lead[:_LONGEST]
-        self._holdings = holdings
+        self._namespace_data = namespace_data
         self._embedding = embedding
         self._policy = policy
         self._limit = limit
@@ -56,23 +55,23 @@ class Search:
 
     async def run(
         self,
-        shelves: Sequence[ShelfName],
+        tables: Sequence[TableName],
         believed: Selection,
         now: datetime,
         unless: Callable[[MemoryRecord], bool] | None = None,
     ) -> list[MemoryHit]:
         """The best of the records that are believed, best first, without those that `unless` accepts."""
-        is_exclusive = self._holdings.connection.exclusive
-        catalogue = await self._holdings.catalogue_in_step(patience=PATIENCE if self._only_relevant else None)
-        shelves = [name for name in shelves if catalogue.saw(name) or not (is_exclusive and catalogue.is_built)]
-        candidates, filled = await self._candidates(catalogue, shelves, believed)
+        is_exclusive = self._namespace_data.connection.exclusive
+        cache = await self._namespace_data.catalogue_in_step(patience=PATIENCE if self._only_relevant else None)
+        tables = [name for name in tables if cache.saw(name) or not (is_exclusive and cache.is_built)]
+        candidates, filled = await self._candidates(cache, tables, believed)
 
         is_now = believed.believed_at is None
 
         def is_passed_over(record: MemoryRecord) -> bool:
             if is_trivial(record) or (unless is not None and unless(record)):
                 return True
-            part = catalogue.holding_part(record) if is_now else record.content
+            part = cache.holding_part(record) if is_now else record.content
             return part is not record.content and not could_answer(part)
 
         async def choose(candidates: Candidates) -> list[MemoryHit]:
@@ -90,39 +89,39 @@ class Search:
         if is_exclusive:
             hits = await choose(candidates)
         else:
-            hits = await self._up_to_date(catalogue, candidates, filled, believed, choose)
-        return [_as_it_holds(hit, catalogue) if is_now else _own(hit) for hit in hits]
+            hits = await self._up_to_date(cache, candidates, filled, believed, choose)
+        return [_as_it_holds(hit, cache) if is_now else _own(hit) for hit in hits]
 
     async def _candidates(
-        self, catalogue: Catalogue, shelves: Sequence[ShelfName], believed: Selection
-    ) -> tuple[Candidates, list[ShelfName]]:
-        """What the shelves hold that is near in meaning or has the words, of each key the newest, and which hold anything."""
+        self, cache: RecordCache, tables: Sequence[TableName], believed: Selection
+    ) -> tuple[Candidates, list[TableName]]:
+        """What the tables hold that is near in meaning or has the words, of each key the newest, and which hold anything."""
         ask = partial(
-            catalogue.ask,
+            cache.ask,
             self._query,
             self._lead,
-            shelves,
+            tables,
             believed,
             fetch=self._fetch,
             by_words=_BY_WORDS,
             session_weight=self._policy.session_weight / max(self._policy.keyword_weight, 0.01),
         )
         while True:  # until nothing that is needed was replaced meanwhile
-            said = await read_soon(partial(catalogue.as_said, self._query))
+            said = await read_soon(partial(cache.as_said, self._query))
             embedding = self._embedding.embed_query(said)
-            if len(catalogue) <= _FEW and len(self._query) <= _SHORT:
+            if len(cache) <= _FEW and len(self._query) <= _SHORT:
                 vector, asked = await self._while_embedding(embedding, ask)
             else:
                 vector, asked = await asyncio.gather(embedding, in_thread(ask))
-            elsewhere = await self._elsewhere(catalogue, shelves, vector, believed)
+            elsewhere = await self._elsewhere(cache, tables, vector, believed)
             await one_at_a_time()
-            candidates = await read_soon(partial(catalogue.candidates, asked, vector, self._embedding.id, elsewhere))
+            candidates = await read_soon(partial(cache.candidates, asked, vector, self._embedding.id, elsewhere))
             if candidates is not None:
                 newest = newest_of_each_key(candidates.records)
                 if len(newest) < len(candidates.records):
                     candidates = candidates.among(newest)
                 filled = {name for name, (_, records) in elsewhere.items() if records}
-                return candidates, [name for name in shelves if name in filled or asked.by_words[name]]
+                return candidates, [name for name in tables if name in filled or asked.by_words[name]]
 
     async def _while_embedding(self, embedding: Awaitable[Vector], ask: Callable[..., Asked]) -> tuple[Vector, Asked]:
         """Search for words on the event loop while a local model is at work without the interpreter's lock."""
@@ -137,13 +136,13 @@ class Search:
             return vector, await in_thread(ask)
 
     async def _elsewhere(
-        self, catalogue: Catalogue, shelves: Sequence[ShelfName], vector: Vector, believed: Selection
-    ) -> dict[ShelfName, Found]:
-        """What is near the vector on the shelves whose vectors are not all in RAM."""
+        self, cache: RecordCache, tables: Sequence[TableName], vector: Vector, believed: Selection
+    ) -> dict[TableName, Found]:
+        """What is near the vector on the tables whose vectors are not all in RAM."""
         is_past = believed.current_at is None
-        there = [name for name in shelves if is_past or not catalogue.can_search(name, self._embedding.id, len(vector))]
+        there = [name for name in tables if is_past or not cache.can_search(name, self._embedding.id, len(vector))]
         look = partial(
-            self._holdings.nearest, vectors=[vector], believed=believed, fetch=self._fetch, enough=self._limit
+            self._namespace_data.nearest, vectors=[vector], believed=believed, fetch=self._fetch, enough=self._limit
         )
         found = await asyncio.gather(*(look(name) for name in there)) if there else []
         return {name: nearest for name, (nearest,) in zip(there, found, strict=True)}
@@ -154,9 +153,9 @@ class Search:
 
     async def _up_to_date(
         self,
-        catalogue: Catalogue,
+        cache: RecordCache,
         candidates: Candidates,
-        shelves: Sequence[ShelfName],
+        tables: Sequence[TableName],
         believed: Selection,
         choose: Callable[[Candidates], Awaitable[list[MemoryHit]]],
     ) -> list[MemoryHit]:
@@ -166,11 +165,11 @@ class Search:
             looked_at = {hit.record.id: hit.record for hit in hits}
             if look == _LOOKS - 1:  # much was changed, so all are looked at
                 looked_at = {record.id: record for record in candidates.records}
-            fresh = {record.id: record for record in await self._holdings.find(list(looked_at), shelves)}
+            fresh = {record.id: record for record in await self._namespace_data.find(list(looked_at), tables)}
             changed = {id: fresh.get(id) for id, record in looked_at.items() if fresh.get(id) != record}
             if not changed:
                 return hits
-            await in_thread(partial(catalogue.correct, changed))
+            await in_thread(partial(cache.correct, changed))
             current = [changed.get(record.id, record) for record in candidates.records]
             candidates = candidates.revised(
                 [record if record is not None and believed.matches(record) else None for record in current]
@@ -178,8 +177,8 @@ class Search:
         return await choose(candidates)
 
 
-def _as_it_holds(hit: MemoryHit, catalogue: Catalogue) -> MemoryHit:
-    part = catalogue.holding_part(hit.record)
+def _as_it_holds(hit: MemoryHit, cache: RecordCache) -> MemoryHit:
+    part = cache.holding_part(hit.record)
     return _own(hit) if part is hit.record.content else replace(_own(hit), excerpt=part)
 
 

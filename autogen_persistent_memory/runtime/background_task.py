@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -66,3 +66,66 @@ def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 def _retrieve(task: asyncio.Task[Any]) -> None:
     if not task.cancelled():
         task.exception()
+
+
+S = TypeVar("S")
+
+
+async def one_ahead(prepare: Callable[[S], Coroutine[Any, Any, T]], batches: Iterable[S]) -> AsyncGenerator[T, None]:
+    """What is prepared of each batch, in order; while it is used, the next is being prepared.
+
+    Close it (`contextlib.aclosing`), so that nothing goes on if whoever uses it fails.
+    """
+    loop = asyncio.get_running_loop()
+    under_way: asyncio.Task[T] | None = None
+    try:
+        for batch in batches:
+            current, under_way = under_way, loop.create_task(prepare(batch))
+            if current is not None:
+                yield await current
+        if under_way is not None:
+            yield await under_way
+    finally:
+        if under_way is not None:
+            under_way.cancel()
+
+
+_QUIET_SECONDS = 1.0
+_LONGEST_SECONDS = 10.0
+
+
+class Debounce:
+    """Does some work once nobody has asked for it for a moment, or has for too long."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._asked_at = 0.0
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the work is still to be done."""
+        return self._loop is not None
+
+    def ask(self) -> None:
+        """Let it be done soon, but not right now."""
+        loop = asyncio.get_running_loop()
+        self._asked_at = loop.time()
+        if self._loop is not loop:
+            self._loop = loop
+            loop.call_later(_QUIET_SECONDS, self._look, loop.time() + _LONGEST_SECONDS)
+
+    def call_off(self) -> None:
+        """It was done by other means."""
+        self._loop = None
+
+    def _look(self, until: float) -> None:
+        loop = asyncio.get_running_loop()
+        at = min(self._asked_at + _QUIET_SECONDS, until)
+        if self._loop is not loop:
+            return
+        if loop.time() < at:
+            loop.call_at(at, self._look, until)
+        else:
+            self._loop = None
+            self._work()

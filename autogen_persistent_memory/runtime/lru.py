@@ -12,23 +12,23 @@ _TRIES = 20
 """So many more are asked to rest than have to, since some may be busy."""
 
 
-class Restful(Protocol):
+class Evictable(Protocol):
     """What can let go of what it holds, and get it back when it is used again."""
 
     def rest(self) -> bool:
         """Let go of everything that can be had again, unless it is in use; whether it did."""
 
 
-class Awake:
+class LeastRecentlyUsed:
     """Those that are not resting, least recently used first; at most so many, as far as they can rest."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._mutex = threading.Lock()
-        self._by_use: OrderedDict[int, weakref.KeyedRef[int, Restful]] = OrderedDict()
-        self._gone: deque[weakref.KeyedRef[int, Restful]] = deque()
+        self._by_use: OrderedDict[int, weakref.KeyedRef[int, Evictable]] = OrderedDict()
+        self._gone: deque[weakref.KeyedRef[int, Evictable]] = deque()
 
-    def used(self, one: Restful) -> None:
+    def used(self, one: Evictable) -> None:
         """Take note that one is used, and let others rest if there are too many."""
         with self._mutex:
             self._drop_gone()

@@ -56,7 +56,7 @@ def is_automatic() -> bool:
     return _manner.get() == "automatic"
 
 
-class Breaker:
+class CircuitBreaker:
     """Whether a server can be reached, as far as this process knows. Serves any thread.
 
     Args:

@@ -25,7 +25,7 @@ _LOCK = "autogen_memory.lock"
 _HOLDER = "autogen_memory.holder.json"
 
 
-class Ownership:
+class FolderLock:
     """The right of this process to use a folder, once taken."""
 
     def __init__(self, folder: Path) -> None:

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.config import DEFAULT_OUTBOX, OUTBOX_VARIABLE
+from ..core.component_configs import DEFAULT_OUTBOX, OUTBOX_VARIABLE
 from ..core.records import stable_id
 from ..runtime import private_files
 

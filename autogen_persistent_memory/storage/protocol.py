@@ -1,7 +1,7 @@
 """What a store has to be able to do, in the words of the domain. Chroma is behind it; see `storage.chroma.connection`.
 
 A store is only a description: `connect()` gives a connection, which opens itself on first use, is shared by all
-memories of the process that name the same store, and is let go with `close()`. A namespace has shelves of its own on it:
+memories of the process that name the same store, and is let go with `close()`. A namespace has tables of its own on it:
 one for the profile's records, one for the sessions', and one for values.
 """
 
@@ -13,14 +13,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
-from ..core.config import StoreConfig
+from ..core.component_configs import StoreConfig
 from ..core.records import MemoryRecord, Selection
 from ..text.embeddings import Vector, Vectors
-from .availability import Breaker
+from .availability import CircuitBreaker
 from .outbox import Outbox
 
 T = TypeVar("T")
-ShelfName = Literal["profile", "session"]
+TableName = Literal["profile", "session"]
 Space = Literal["value", "state", "mark", "summary", "import"]
 """Values are the user's own; states are what teams and agents need to go on; marks tell how far facts were drawn; summaries
 are what models wrote of conversations; imports tell what imported memories were merged into."""
@@ -28,16 +28,16 @@ Near = dict[str, float]
 """Ids, each with its cosine similarity to what was searched for."""
 Embed = Callable[[Sequence[MemoryRecord]], Awaitable[Vectors]]
 """Makes the vectors of records."""
-SHELVES: tuple[ShelfName, ...] = ("profile", "session")
+TABLES: tuple[TableName, ...] = ("profile", "session")
 ANY_EMBEDDING = ""
-"""The id, which no real one can have, of an embedding that fits every shelf, for reading and deleting: it makes no vectors."""
+"""The id, which no real one can have, of an embedding that fits every table, for reading and deleting: it makes no vectors."""
 
 
 class Stored(NamedTuple):
-    """A shelf of a namespace, or its values, as it describes itself."""
+    """A table of a namespace, or its values, as it describes itself."""
 
     namespace: str
-    shelf: ShelfName | Literal["values"]
+    table: TableName | Literal["values"]
     embedding: str
     """The id of the embedding that made its vectors."""
     schema: int
@@ -50,10 +50,10 @@ class Entry(NamedTuple):
     at: datetime | None
 
 
-class Shelf(Protocol):
+class RecordTable(Protocol):
     """The records of one namespace and kind of memory, with their vectors.
 
-    Reading a shelf that was never written finds nothing and creates nothing.
+    Reading a table that was never written finds nothing and creates nothing.
     """
 
     async def add(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
@@ -106,7 +106,7 @@ class Shelf(Protocol):
     async def rebuild(self, embed: Embed, done: Callable[[int], None], *, keep: bool = False) -> None:
         """Make all vectors anew, whatever embedding made the old ones; or keep those that are there and drop the dead.
 
-        `done` hears of each batch. Interrupted at any point, the shelf is either as it was or complete.
+        `done` hears of each batch. Interrupted at any point, the table is either as it was or complete.
         """
 
     async def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
@@ -138,7 +138,7 @@ class Values(Protocol):
     """Named pieces of JSON text of one namespace, of any size, in separate spaces."""
 
     async def check(self) -> None:
-        """As `Shelf.check`."""
+        """As `RecordTable.check`."""
 
     async def put(self, space: Space, name: str, text: str, at: datetime | None = None) -> None:
         """Store a text under a name, replacing what was there; as of a time, if not now."""
@@ -177,8 +177,8 @@ class Connection(Protocol):
     async def prepare(self) -> None:
         """Do now the part of opening that is slow the first time and work of this machine alone."""
 
-    def shelf(self, namespace: str, name: ShelfName, embedding_id: str) -> Shelf:
-        """A shelf of a namespace, whose vectors are made by the embedding of that id."""
+    def table(self, namespace: str, name: TableName, embedding_id: str) -> RecordTable:
+        """A table of a namespace, whose vectors are made by the embedding of that id."""
 
     def values(self, namespace: str) -> Values:
         """The values of a namespace."""
@@ -189,8 +189,8 @@ class Connection(Protocol):
     async def inventory(self) -> list[Stored]:
         """What there is of each namespace, in order."""
 
-    async def embeddings(self) -> dict[str, dict[ShelfName, str]]:
-        """Of every namespace that holds anything the ids of the embeddings that made the vectors of its shelves."""
+    async def embeddings(self) -> dict[str, dict[TableName, str]]:
+        """Of every namespace that holds anything the ids of the embeddings that made the vectors of its tables."""
 
     async def alone(self, work: Callable[[], T]) -> T:
         """Run what blocks in a thread, while no call of this process to the store is under way; those that come wait."""
@@ -209,7 +209,7 @@ class Connection(Protocol):
         """Whether its data is in this folder, whose path must be the real one. Blocks: call it in a thread."""
 
     @property
-    def breaker(self) -> Breaker:
+    def breaker(self) -> CircuitBreaker:
         """Whether the store can be reached, as far as this process knows."""
 
     def outbox(self, namespace: str) -> Outbox | None:

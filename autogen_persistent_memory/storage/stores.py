@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 
 from ..core.checks import optional_text, require_text
-from ..core.config import (
+from ..core.component_configs import (
     DEFAULT_PATH,
     PATH_VARIABLE,
     CloudStoreConfig,
@@ -16,9 +16,11 @@ from ..core.config import (
     StoreConfig,
     TemporaryStoreConfig,
 )
-from ..text.disclosure import check_host, check_variable
+from ..text.redaction import check_host, check_variable
 from .chroma.connection import ChromaConnection
-from .chroma.sources import Folder, Ram, Server, from_environment
+from .chroma.embedded import Folder
+from .chroma.in_memory import Ram
+from .chroma.server import Server, from_environment
 from .protocol import MemoryStore
 
 

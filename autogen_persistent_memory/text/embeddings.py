@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import math
 import os
+import random
 import re
 import shlex
 from abc import ABC, abstractmethod
@@ -14,11 +16,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from ..core.checks import require_text
-from ..core.config import CallableEmbeddingConfig, ChromaEmbeddingConfig, EmbeddingConfig, MiniLMEmbeddingConfig
+from ..core.component_configs import (
+    CallableEmbeddingConfig,
+    ChromaEmbeddingConfig,
+    EmbeddingConfig,
+    MiniLMEmbeddingConfig,
+)
 from ..core.errors import PersistentMemoryError
+from ..core.records import Draft, MemoryRecord
 from ..runtime.threads import DaemonPool, importing
-from .disclosure import caused_by, check_variable, keep_out, without_secrets
 from .minilm import load_minilm
+from .redaction import caused_by, check_variable, keep_out, meaning, without_secrets
+from .speech_acts import is_trivial
 
 T = TypeVar("T")
 Vector = Sequence[float]
@@ -363,3 +372,33 @@ def _checked(vectors: Vectors, count: int, embedding_id: str) -> Vectors:
             "it must return one vector of finite numbers for each text."
         )
     return cast(Vectors, matrix)
+
+
+_ANY_TEXT = "any text"
+_SHORT_IN_0_1 = 30
+"""Characters of the longest message that 0.1 took for trivial, with some space around it."""
+
+
+async def embedded(items: Sequence[Draft] | Sequence[MemoryRecord], embedding: Embedding) -> Vectors:
+    """A vector for each; what is trivial is not worth embedding and gets one that is like no other."""
+    telling = [item for item in items if not is_trivial(item)]
+    vectors = iter(await embedding.embed([meaning(item) for item in telling]))
+    if len(telling) == len(items):
+        return list(vectors)
+    dimensions = len(await embedding.embed_query(_ANY_TEXT))
+    return [_unlike_any(item.content, dimensions) if is_trivial(item) else next(vectors) for item in items]
+
+
+def lacks_meaning(record: MemoryRecord, vector: Vector) -> bool:
+    """Return whether a message that tells something has a vector like no other: 0.1 gave one to all short messages."""
+    if is_trivial(record) or record.kind != "interaction" or len(record.content) > _SHORT_IN_0_1:
+        return False
+    return all(abs(one - other) < 1e-4 for one, other in zip(vector, _unlike_any(record.content, len(vector))))
+
+
+def _unlike_any(content: str, dimensions: int) -> Vector:
+    """A vector in a direction of its own, so that it is near to nothing."""
+    chance = random.Random(content)
+    vector = [chance.gauss(0, 1) for _ in range(dimensions)]
+    length = math.hypot(*vector)
+    return [value / length for value in vector]

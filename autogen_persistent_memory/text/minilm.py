@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import PersistentMemoryError
 from ..runtime.threads import importing
-from .disclosure import without_secrets
+from .redaction import without_secrets
 
 if TYPE_CHECKING:
     import numpy as np

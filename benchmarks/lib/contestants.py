@@ -12,13 +12,7 @@ from autogen_ext.memory.chromadb import ChromaDBVectorMemory
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from chromadb.config import Settings
 
-from autogen_persistent_memory import (
-    CallableEmbedding,
-    EmbeddedStore,
-    MiniLMEmbedding,
-    PersistentMemory,
-    RecallPolicy,
-)
+from autogen_persistent_memory import CallableEmbedding, EmbeddedStore, MiniLMEmbedding, PersistentMemory, RecallPolicy
 from autogen_persistent_memory.text.minilm import load_minilm
 from benchmarks.lib.corpus import word_vectors
 from benchmarks.lib.systems import LocalMiniLM, autogen_memory

@@ -21,13 +21,7 @@ from autogen_ext.memory.chromadb import (
     PersistentChromaDBVectorMemoryConfig,
 )
 
-from autogen_persistent_memory import (
-    CallableEmbedding,
-    MiniLMEmbedding,
-    PersistentMemory,
-    RecallPolicy,
-    TemporaryStore,
-)
+from autogen_persistent_memory import CallableEmbedding, MiniLMEmbedding, PersistentMemory, RecallPolicy, TemporaryStore
 from autogen_persistent_memory.text.minilm import load_minilm
 from autogen_persistent_memory.text.words import terms
 

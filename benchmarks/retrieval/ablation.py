@@ -20,12 +20,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from autogen_persistent_memory import (
-    CallableEmbedding,
-    MiniLMEmbedding,
-    RecallPolicy,
-    TemporaryStore,
-)
+from autogen_persistent_memory import CallableEmbedding, MiniLMEmbedding, RecallPolicy, TemporaryStore
 from autogen_persistent_memory.retrieval import keyword_index, search
 from autogen_persistent_memory.text.minilm import load_minilm
 from benchmarks.lib.metrics import Question, Scores, ask

@@ -36,7 +36,7 @@ from PIL import Image as Picture
 from toys import words
 
 from autogen_persistent_memory import PersistentMemory, ProfileMemory, RecallPolicy, SessionMemory, TemporaryStore
-from autogen_persistent_memory.conversation.model_context import block_id_of
+from autogen_persistent_memory.conversation.autogen_messages import block_id_of
 from autogen_persistent_memory.core.tokens import count_tokens
 
 

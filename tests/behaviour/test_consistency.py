@@ -94,10 +94,10 @@ async def test_a_store_that_was_closed_is_read_anew() -> None:
     store = TemporaryStore()
     memory = a_memory(store)
     await memory.remember("Likes mangos")
-    catalogue = await memory._engine.holdings.catalogue()
+    cache = await memory._engine.namespace_data.cache()
     await memory.close()
     await memory.remember("Likes tea")
-    assert await memory._engine.holdings.catalogue() is not catalogue
+    assert await memory._engine.namespace_data.cache() is not cache
     await memory.close()
 
 

@@ -32,7 +32,7 @@ from autogen_persistent_memory import (
     TemporaryStore,
 )
 from autogen_persistent_memory.cli.app import app
-from autogen_persistent_memory.text.disclosure import without_secrets
+from autogen_persistent_memory.text.redaction import without_secrets
 
 TOKEN = "plain words as a token"  # which no pattern knows
 PASSWORD = "hunter2horse"

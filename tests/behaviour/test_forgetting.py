@@ -27,11 +27,10 @@ from autogen_persistent_memory import (
     RecallPolicy,
     TemporaryStore,
 )
-from autogen_persistent_memory.conversation.blanking import FORGOTTEN, Blanking, texts_within
-from autogen_persistent_memory.conversation.team_state import from_text
-from autogen_persistent_memory.core.config import NoExtractorConfig
-from autogen_persistent_memory.core.facts import Fact
-from autogen_persistent_memory.core.records import contains
+from autogen_persistent_memory.conversation.team_resume import from_text
+from autogen_persistent_memory.conversation.traces import FORGOTTEN, Blanking, texts_within
+from autogen_persistent_memory.core.component_configs import NoExtractorConfig
+from autogen_persistent_memory.core.records import Fact, contains
 from autogen_persistent_memory.extraction.extractor import Extractor, Message
 
 TASK = "Where is my parcel with the code word Bluebird?"

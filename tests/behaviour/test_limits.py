@@ -26,7 +26,7 @@ from autogen_persistent_memory import (
     import_memories,
     memory_tools,
 )
-from autogen_persistent_memory.core.facts import Fact
+from autogen_persistent_memory.core.records import Fact
 from autogen_persistent_memory.extraction.extractor import Extractor, Message
 
 MEGABYTE = 1 << 20
@@ -227,7 +227,7 @@ async def taken_in(store: TemporaryStore, lines: list[dict[str, Any]]) -> int:
 
 
 async def test_a_line_without_an_end_is_named_and_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autogen_persistent_memory.core.limits.MAX_LINE_BYTES", 10_000)
+    monkeypatch.setattr("autogen_persistent_memory.core.checks.MAX_LINE_BYTES", 10_000)
     source, file = TemporaryStore(), io.BytesIO()
     async with PersistentMemory("ann", store=source, embedding=words()) as memory:
         await memory.remember("Likes tea")

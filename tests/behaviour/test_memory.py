@@ -190,7 +190,7 @@ async def test_each_kind_has_its_lifetime(kind: str, days: int | None, clock: Ha
 async def test_expired_memories_are_swept_without_being_asked(
     clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autogen_persistent_memory.runtime.debounce._QUIET_SECONDS", 0)
+    monkeypatch.setattr("autogen_persistent_memory.runtime.background_task._QUIET_SECONDS", 0)
     policy = RecallPolicy(sweep_interval=timedelta(minutes=10))
     memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words(), policy=policy)
     await memory.remember("Likes tea", ttl=timedelta(minutes=1))
@@ -198,7 +198,7 @@ async def test_expired_memories_are_swept_without_being_asked(
     await memory.recall("anything")
     await asyncio.sleep(0.01)
     await asyncio.gather(*memory._engine._tasks)
-    assert await memory._engine.holdings.shelf("profile").size() == 0
+    assert await memory._engine.namespace_data.table("profile").size() == 0
 
 
 async def test_lifetimes_are_configurable_and_count_from_when_it_was_written(clock: HandClock) -> None:
@@ -537,7 +537,7 @@ async def test_counters_are_kept_until_they_are_written(
     record = await profile.remember("Likes tea")
     await profile.recall("tea", reinforce=True)
     with monkeypatch.context() as patch:
-        patch.setattr("autogen_persistent_memory.storage.chroma.record_rows.ChromaShelf.touch", lambda *a: 1 / 0)
+        patch.setattr("autogen_persistent_memory.storage.chroma.record_rows.ChromaRecordTable.touch", lambda *a: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             await profile.flush()
     await profile.flush()
@@ -569,7 +569,7 @@ async def test_closing_twice_at_once_and_while_writes_are_queued(tmp_path: Any) 
             assert outcome is None or "closed while it was still at work" in str(outcome)
     await memory.close()
     code = (
-        "import sys; from autogen_persistent_memory.storage.folder_lock import *; Ownership(Path(sys.argv[1])).take()"
+        "import sys; from autogen_persistent_memory.storage.folder_lock import *; FolderLock(Path(sys.argv[1])).take()"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "s")]
     assert await asyncio.to_thread(subprocess.call, command) == 0  # the lock is free

@@ -153,10 +153,10 @@ async def test_what_is_at_work_is_not_closed_by_an_opening_that_fails() -> None:
     await PersistentMemory("ann", store=store, embedding=words("old")).remember("Likes tea")
     memory = PersistentMemory("ann", store=store, embedding=words("new"))
     await memory.set("theme", "dark")
-    connection = memory._engine.holdings.connection
+    connection = memory._engine.namespace_data.connection
     with pytest.raises(EmbeddingMismatchError):
         await memory.open()
-    assert memory._engine.holdings.connection is connection
+    assert memory._engine.namespace_data.connection is connection
     assert await memory.get("theme") == "dark"
     await memory.close()
 

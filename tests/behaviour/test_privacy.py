@@ -24,7 +24,7 @@ from autogen_persistent_memory import (
     snapshot,
 )
 from autogen_persistent_memory.maintenance.doctor import diagnose
-from autogen_persistent_memory.storage.folder_lock import Ownership, holder_of
+from autogen_persistent_memory.storage.folder_lock import FolderLock, holder_of
 from autogen_persistent_memory.storage.outbox import Outbox, outbox_of
 
 SESSION = """
@@ -287,7 +287,7 @@ def test_a_snapshot_into_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) 
 def test_the_holder_file_names_the_program_and_none_of_its_arguments(tmp_path: Path) -> None:
     script = tmp_path / "chat bot.py"
     script.write_text(
-        "import sys\nfrom pathlib import Path\nfrom autogen_persistent_memory.storage.folder_lock import Ownership\n"
+        "import sys\nfrom pathlib import Path\nfrom autogen_persistent_memory.storage.folder_lock import FolderLock\n"
         "mine = Ownership(Path(sys.argv[1]))\nmine.take()\nprint('taken', flush=True)\nsys.stdin.read()"
     )
     (tmp_path / "store").mkdir()
@@ -299,7 +299,7 @@ def test_the_holder_file_names_the_program_and_none_of_its_arguments(tmp_path: P
         assert holder.keys() == {"pid", "program", "host", "since"}
         assert (holder["pid"], holder["program"]) == (process.pid, "chat bot.py")
         with pytest.raises(StoreLockedError, match=rf"process {process.pid} \(chat bot.py\)") as refusal:
-            Ownership(tmp_path / "store").take()
+            FolderLock(tmp_path / "store").take()
         assert "s3cr3t" not in str(refusal.value)
         process.communicate()
 

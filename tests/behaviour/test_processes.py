@@ -206,9 +206,9 @@ async def test_a_store_of_a_newer_schema_is_refused_and_left_alone() -> None:
     await memory.remember("Likes tea")
     await memory.set("key", "value")
     values = memory._engine.values
-    for part, shelf in ((memory._engine.holdings.shelf("profile"), "profile"), (values, "values")):
-        embedding = "toy-words" if shelf == "profile" else "none"
-        metadata = {"apm_schema": 99, "apm_namespace": "ann", "apm_shelf": shelf, "apm_embedding": embedding}
+    for part, table in ((memory._engine.namespace_data.table("profile"), "profile"), (values, "values")):
+        embedding = "toy-words" if table == "profile" else "none"
+        metadata = {"apm_schema": 99, "apm_namespace": "ann", "apm_shelf": table, "apm_embedding": embedding}
         await part.write(lambda collection, metadata=metadata: collection.modify(metadata=metadata))  # type: ignore[union-attr,misc]
     newcomer = PersistentMemory("ann", store=memory._engine.store, embedding=words())
     for refused in (
@@ -222,4 +222,4 @@ async def test_a_store_of_a_newer_schema_is_refused_and_left_alone() -> None:
     ):
         with pytest.raises(SchemaVersionError, match=r"schema 99.*pip install --upgrade"):
             await refused
-    assert await memory._engine.holdings.shelf("profile").read(lambda collection: collection.count(), 0) == 1  # type: ignore[attr-defined]
+    assert await memory._engine.namespace_data.table("profile").read(lambda collection: collection.count(), 0) == 1  # type: ignore[attr-defined]

@@ -161,19 +161,19 @@ async def test_memories_may_be_told_and_recalled_at_the_same_time(memory: Persis
 async def test_an_agent_does_not_wait_for_a_large_namespace_to_be_read(
     kind: str, chroma_server: tuple[str, int], namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from autogen_persistent_memory.retrieval.cache import Catalogue
+    from autogen_persistent_memory.retrieval.cache import RecordCache
 
     store = ServerStore(*chroma_server) if kind == "server" else EmbeddedStore(tmp_path / "store")
     monkeypatch.setattr("autogen_persistent_memory.retrieval.namespace._OPENING_PATIENCE", 0.1)
     async with PersistentMemory(namespace, store=store) as before:
         await before.remember("Likes green tea", kind="preference")
-    build, release = Catalogue.build, asyncio.Event()
+    build, release = RecordCache.build, asyncio.Event()
 
-    async def slow_build(self: Catalogue, shelves: object) -> None:
+    async def slow_build(self: RecordCache, tables: object) -> None:
         await release.wait()
-        await build(self, shelves)  # type: ignore[arg-type]
+        await build(self, tables)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Catalogue, "build", slow_build)
+    monkeypatch.setattr(RecordCache, "build", slow_build)
     async with PersistentMemory(namespace, store=store, capture=False) as memory:
         context = UnboundedChatCompletionContext([UserMessage(content="Which green drink?", source="user")])
         found = (await memory.update_context(context)).memories.results

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from autogen_persistent_memory import EmbeddedStore, PersistentMemory
 from autogen_persistent_memory.retrieval.keyword_index import words_of
 from autogen_persistent_memory.text.pieces import matches, pieces, replaced
-from autogen_persistent_memory.text.secrets import redact
+from autogen_persistent_memory.text.redaction import redact
 from autogen_persistent_memory.text.words import terms
 from benchmarks.cost.megabytes import PATHS, TEXTS, Cost, as_message, cost_of
 
@@ -76,11 +76,11 @@ async def test_a_megabyte_does_not_stop_the_event_loop(name: str, path: str, sto
 async def test_the_event_loop_does_not_wait_for_who_writes(memory: PersistentMemory, call: str) -> None:
     await memory.remember("Likes green tea")
     await memory.recall("tea")
-    catalogue = await memory._engine.holdings.catalogue()
+    cache = await memory._engine.namespace_data.cache()
     is_held, may_go = threading.Event(), threading.Event()
 
     def write() -> None:
-        with catalogue._lock.writing():
+        with cache._lock.writing():
             is_held.set()
             may_go.wait(10)
 

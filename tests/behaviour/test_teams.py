@@ -26,8 +26,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from toys import words
 
 from autogen_persistent_memory import EmbeddedStore, PersistentMemory, RecallPolicy, TemporaryStore
-from autogen_persistent_memory.conversation.autogen_messages import said_by
-from autogen_persistent_memory.conversation.model_context import block_id_of
+from autogen_persistent_memory.conversation.autogen_messages import block_id_of, said_by
 
 TOOLS = ModelInfo(
     vision=False, function_calling=True, json_output=False, family=ModelFamily.UNKNOWN, structured_output=False

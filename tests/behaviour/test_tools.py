@@ -26,7 +26,7 @@ from autogen_persistent_memory import (
     TemporaryStore,
     memory_tools,
 )
-from autogen_persistent_memory.conversation.model_context import without_answers
+from autogen_persistent_memory.conversation.autogen_messages import without_answers
 from autogen_persistent_memory.core.records import draft
 
 CALLING: ModelInfo = {

@@ -22,8 +22,8 @@ from autogen_persistent_memory import (
     RecallPolicy,
     TemporaryStore,
 )
-from autogen_persistent_memory.core.config import RuleExtractorConfig
-from autogen_persistent_memory.core.facts import Fact
+from autogen_persistent_memory.core.component_configs import RuleExtractorConfig
+from autogen_persistent_memory.core.records import Fact
 from autogen_persistent_memory.extraction.extractor import Extractor, Message
 
 

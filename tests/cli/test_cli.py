@@ -731,10 +731,10 @@ def test_a_memory_without_an_embedding_cannot_write_a_vector_nor_make_a_collecti
             with pytest.raises(PersistentMemoryError, match="only your own code"):
                 await memory.remember("Has two cats")
         connection = store.connect()
-        shelf = connection.shelf("ann", "profile", "")
+        table = connection.table("ann", "profile", "")
         record = MemoryRecord(id="1", namespace="ann", content="x", created_at=NOW, updated_at=NOW)
         with pytest.raises(EmbeddingMismatchError, match="without an embedding"):
-            await shelf.put([record], [[1.0]])
+            await table.put([record], [[1.0]])
         assert await connection.namespaces() == []
         await connection.close()
 

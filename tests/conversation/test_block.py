@@ -11,7 +11,7 @@ from toys import NOW, hit
 from autogen_persistent_memory import MemoryHit, RecallPolicy
 from autogen_persistent_memory.conversation.block import age_in_words, break_words, paste, render
 from autogen_persistent_memory.core.tokens import count_tokens
-from autogen_persistent_memory.text.neutralise import neutral
+from autogen_persistent_memory.text.redaction import neutral
 
 
 def block(*hits: MemoryHit, **policy: object) -> str:

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autogen_persistent_memory import PersistentMemory, RecallPolicy, TemporaryStore
-from autogen_persistent_memory.conversation.model_context import block_id_of, opening_of
+from autogen_persistent_memory.conversation.autogen_messages import block_id_of, opening_of
 from autogen_persistent_memory.conversation.recall_query import question as query_of
 from autogen_persistent_memory.conversation.recall_query import refers_back
 

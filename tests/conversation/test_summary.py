@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toys import hit
 
-from autogen_persistent_memory.conversation.summary import gist
+from autogen_persistent_memory.conversation.session_recap import gist
 from autogen_persistent_memory.core.records import MemoryRecord
 
 

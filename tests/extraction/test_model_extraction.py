@@ -20,8 +20,12 @@ from local_model import LocalModel, local_model, missing
 from toys import NOW, conversation
 
 from autogen_persistent_memory import MemoryRecord, PersistentMemory, PersistentMemoryError, TemporaryStore
-from autogen_persistent_memory.core.config import ModelExtractorConfig, NoExtractorConfig, RuleExtractorConfig
-from autogen_persistent_memory.core.facts import Fact
+from autogen_persistent_memory.core.component_configs import (
+    ModelExtractorConfig,
+    NoExtractorConfig,
+    RuleExtractorConfig,
+)
+from autogen_persistent_memory.core.records import Fact
 from autogen_persistent_memory.extraction import model_extraction as extraction
 from autogen_persistent_memory.extraction.extractor import Message, RuleExtractor
 from autogen_persistent_memory.extraction.model_extraction import ModelExtractor, extractor_from_config

@@ -14,9 +14,9 @@ from toys import NOW, word_vectors, words
 
 from autogen_persistent_memory import EmbeddedStore, MemoryRecord, PersistentMemory
 from autogen_persistent_memory.storage.chroma import collection
-from autogen_persistent_memory.storage.chroma.record_rows import ChromaShelf
+from autogen_persistent_memory.storage.chroma.record_rows import ChromaRecordTable
 from autogen_persistent_memory.storage.chroma.rows import whole_text
-from autogen_persistent_memory.storage.repair.inspection import inspect_folder
+from autogen_persistent_memory.storage.repair.inspect import inspect_folder
 from autogen_persistent_memory.storage.repair.startup_repair import is_damaged
 
 NAMESPACE = "ann"
@@ -27,7 +27,7 @@ def told(number: int) -> str:
 
 
 async def stock(path: Path, count: int, *, saved_every: int = 1000, namespace: str = NAMESPACE) -> None:
-    """Put memories straight onto the shelf, many at a time, which is faster than to remember them.
+    """Put memories straight onto the table, many at a time, which is faster than to remember them.
 
     The store makes the collection as it does for everybody. Chroma saves an index after a thousand rows, which takes a while
     to reach; a test may let it do so sooner.
@@ -49,7 +49,7 @@ async def stock(path: Path, count: int, *, saved_every: int = 1000, namespace: s
             for page in range(0, count, page_size):
                 part = records[page : page + page_size]
                 vectors = await asyncio.to_thread(word_vectors, [record.content for record in part])
-                await _shelf(memory).add(part, vectors)
+                await _table(memory).add(part, vectors)
 
 
 def open_memory(path: Path, namespace: str = NAMESPACE) -> PersistentMemory:
@@ -79,12 +79,12 @@ async def without_vector(memory: PersistentMemory, texts: list[str]) -> list[str
         contents = map(whole_text, answer["documents"], answer["metadatas"])
         return dict(zip(contents, answer["embeddings"], strict=True))
 
-    stored = await _shelf(memory).read(vectors, {})
+    stored = await _table(memory).read(vectors, {})
     right = await asyncio.to_thread(word_vectors, texts)
     return [text for text, vector in zip(texts, right) if abs(float(stored[text] @ vector) - 1) > 0.001]
 
 
-def _shelf(memory: PersistentMemory) -> ChromaShelf:
-    shelf = memory._engine.holdings.shelf("profile")
-    assert isinstance(shelf, ChromaShelf)
-    return shelf
+def _table(memory: PersistentMemory) -> ChromaRecordTable:
+    table = memory._engine.namespace_data.table("profile")
+    assert isinstance(table, ChromaRecordTable)
+    return table

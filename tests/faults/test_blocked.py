@@ -25,7 +25,7 @@ from autogen_persistent_memory import (
 )
 from autogen_persistent_memory.cli.app import app
 from autogen_persistent_memory.maintenance.doctor import diagnose, repair
-from autogen_persistent_memory.storage.chroma.record_rows import ChromaShelf
+from autogen_persistent_memory.storage.chroma.record_rows import ChromaRecordTable
 from autogen_persistent_memory.storage.chroma.rows import to_metadata
 from autogen_persistent_memory.storage.protocol import MemoryStore
 
@@ -36,10 +36,10 @@ BLOCKED = "cannot take in what was written last"
 BIG = MemoryRecord(id="big", namespace="ann", content="Has many tags", tags=TAGS, created_at=NOW, updated_at=NOW)
 
 
-def shelf_of(memory: PersistentMemory) -> ChromaShelf:
-    shelf = memory._engine.holdings.shelf("profile")
-    assert isinstance(shelf, ChromaShelf)
-    return shelf
+def table_of(memory: PersistentMemory) -> ChromaRecordTable:
+    table = memory._engine.namespace_data.table("profile")
+    assert isinstance(table, ChromaRecordTable)
+    return table
 
 
 def open_memory(store: MemoryStore, namespace: str = "ann") -> PersistentMemory:
@@ -62,7 +62,7 @@ async def block(store: MemoryStore) -> None:
         await memory.session.append("user", "I grow tomatoes on the balcony")
         await memory.set("colour", "green")
         with pytest.raises(StoreUnavailableError):
-            await shelf_of(memory).write(write)
+            await table_of(memory).write(write)
         with pytest.raises(StoreUnavailableError):
             await memory.remember("Likes milk")
 
@@ -115,7 +115,7 @@ async def test_a_namespace_that_one_record_blocks_is_found_and_set_going_again(
 
 async def test_a_record_with_too_many_tags_that_comes_in_by_a_back_door_blocks_nothing() -> None:
     async with open_memory(TemporaryStore()) as memory:
-        await shelf_of(memory).add([BIG], word_vectors([BIG.content]))
+        await table_of(memory).add([BIG], word_vectors([BIG.content]))
         assert await memory.record(BIG.id) == BIG
         await memory.remember("Likes tea")
         assert await memory.compact(progress=False) == 2

@@ -15,13 +15,13 @@ from autogen_persistent_memory import EmbeddingMismatchError, PersistentMemory, 
 
 
 async def churn(memory: PersistentMemory, times: int, size: int) -> None:
-    """Write and delete rows, straight on the shelf: it is the index that matters."""
-    shelf = memory._engine.holdings.shelf("profile")
-    records = await shelf.get([f"ann-{number}" for number in range(size)])
+    """Write and delete rows, straight on the table: it is the index that matters."""
+    table = memory._engine.namespace_data.table("profile")
+    records = await table.get([f"ann-{number}" for number in range(size)])
     vectors = await asyncio.to_thread(word_vectors, [record.content for record in records])
     for _ in range(times):
-        await shelf.remove([record.id for record in records])
-        await shelf.put(records, vectors)
+        await table.remove([record.id for record in records])
+        await table.put(records, vectors)
 
 
 async def median_milliseconds(memory: PersistentMemory, questions: list[str]) -> float:

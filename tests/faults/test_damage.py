@@ -17,7 +17,7 @@ from toys import word_vectors
 
 from autogen_persistent_memory import CallableEmbedding, StoreUnavailableError
 from autogen_persistent_memory.storage.repair.hnsw_files import INDEX_FILES
-from autogen_persistent_memory.storage.repair.inspection import segment_folders
+from autogen_persistent_memory.storage.repair.inspect import segment_folders
 
 SAVED_EVERY = 100
 ROWS = SAVED_EVERY + 10

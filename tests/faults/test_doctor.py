@@ -26,7 +26,7 @@ from autogen_persistent_memory import (
     TemporaryStore,
 )
 from autogen_persistent_memory.maintenance.doctor import Finding, diagnose, repair
-from autogen_persistent_memory.storage.repair.inspection import segment_folders
+from autogen_persistent_memory.storage.repair.inspect import segment_folders
 
 SAVED_EVERY = 100
 ROWS = SAVED_EVERY + 10

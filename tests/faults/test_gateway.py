@@ -10,7 +10,7 @@ from toys import words
 from unreliable import Gateway, gateway_to
 
 from autogen_persistent_memory import PersistentMemory, ServerStore, StoreUnavailableError
-from autogen_persistent_memory.storage.chroma.http_retries import is_repeatable
+from autogen_persistent_memory.storage.chroma.server import is_repeatable
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_a_missing_or_wrong_token_is_explained(
     memory = behind(gateway, namespace, token_env="MY_TOKEN")
     with pytest.raises(StoreUnavailableError, match=reason):
         await memory.remember("Likes tea")
-    assert not memory._engine.holdings.connection.breaker.is_open
+    assert not memory._engine.namespace_data.connection.breaker.is_open
     await memory.close()
 
 
@@ -65,14 +65,14 @@ async def test_what_may_be_repeated_is_asked_again(gateway: Gateway, namespace: 
 async def test_what_may_not_be_repeated_is_not(gateway: Gateway, namespace: str) -> None:
     async with behind(gateway, namespace) as memory:
         await memory.remember("Likes tea")
-        shelf: Any = memory._engine.holdings.shelf("profile")
+        table: Any = memory._engine.namespace_data.table("profile")
 
         def drop(client: Any) -> None:
             gateway.failures = [503]
-            client.delete_collection(shelf._name)
+            client.delete_collection(table._name)
 
         with pytest.raises(StoreUnavailableError, match="503"):
-            await shelf._call(drop, writes=True)
+            await table._call(drop, writes=True)
         assert [status for method, _, status in gateway.requests if method == "DELETE"] == [503]
         assert [record.content for record in await memory.records()] == ["Likes tea"]
 

@@ -93,7 +93,7 @@ async def test_namespaces_that_are_not_used_are_let_go_and_come_back_by_themselv
         await memory.remember(f"The locker is {number}")
         await memory.recall("Which locker?", reinforce=True)
         await memory.flush()
-    awake = [memory for memory in memories if memory._engine._holdings is not None]
+    awake = [memory for memory in memories if memory._engine._namespace_data is not None]
     assert _MOST_AWAKE / 2 < len(awake) <= _MOST_AWAKE + 1  # others may be awake as well
     assert awake == memories[-len(awake) :]
     (found,) = (await memories[0].recall("Which locker?")).hits

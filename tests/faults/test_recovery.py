@@ -31,11 +31,11 @@ from autogen_persistent_memory import (
     import_memories,
 )
 from autogen_persistent_memory.maintenance.doctor import Report, diagnose, repair
-from autogen_persistent_memory.maintenance.salvage.finds import Finds, sort_out
+from autogen_persistent_memory.maintenance.salvage.damaged_sqlite import Lost
+from autogen_persistent_memory.maintenance.salvage.recovery import Finds, sort_out
 from autogen_persistent_memory.maintenance.salvage.salvage import _open_damaged, salvage
-from autogen_persistent_memory.maintenance.salvage.sqlite_pages import Lost
-from autogen_persistent_memory.storage.repair.inspection import segment_folders
-from autogen_persistent_memory.storage.repair.swap_store import finish_replacement, replace_damaged
+from autogen_persistent_memory.storage.repair.inspect import segment_folders
+from autogen_persistent_memory.storage.repair.startup_repair import finish_replacement, replace_damaged
 
 DATABASE = "chroma.sqlite3"
 PAGE = 4096
@@ -149,7 +149,7 @@ def found_in(path: Path) -> Finds:
 
 def ids_in(finds: Finds) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {namespace: set() for namespace in NAMESPACES}
-    for find in finds.shelves:
+    for find in finds.tables:
         found[find.namespace] |= find.records.keys()
     for namespace, entries in finds.values.items():
         found[namespace] |= {f"{space}:{name}" for space, name in entries if space == "value"}
@@ -308,7 +308,7 @@ def test_whose_rows_are_is_told_by_traces_of_the_log_and_never_guessed(path: Pat
     assert ids_in(found_in(path)) == {namespace: set(items) for namespace, items in expected.items()}
     forget_whose_rows_are(copy, traces=False)
     finds = found_in(copy)
-    assert (finds.shelves, finds.values) == ([], {})
+    assert (finds.tables, finds.values) == ([], {})
     documents = {row["metadata"].get("chroma:document") for row in finds.leftovers}
     assert documents >= {record.content for record in told_in(expected)}
 
@@ -316,8 +316,8 @@ def test_whose_rows_are_is_told_by_traces_of_the_log_and_never_guessed(path: Pat
 async def test_rows_belong_to_the_only_collection_there_is(tmp_path: Path) -> None:
     await stock(tmp_path, 20)
     await asyncio.to_thread(forget_whose_rows_are, tmp_path, traces=False)
-    (find,) = (await asyncio.to_thread(found_in, tmp_path)).shelves
-    assert (find.namespace, find.shelf, len(find.records)) == ("ann", "profile", 20)
+    (find,) = (await asyncio.to_thread(found_in, tmp_path)).tables
+    assert (find.namespace, find.table, len(find.records)) == ("ann", "profile", 20)
 
 
 async def test_what_a_newer_version_wrote_is_refused(path: Path) -> None:
@@ -409,7 +409,7 @@ async def test_an_exchange_that_was_killed_is_finished_when_the_store_is_opened(
 
     overwrite(path, 1)
     with monkeypatch.context() as patch:
-        patch.setattr("autogen_persistent_memory.storage.repair.swap_store._move", interrupted)
+        patch.setattr("autogen_persistent_memory.storage.repair.startup_repair._move", interrupted)
         with pytest.raises(StoreUnavailableError, match="the power is gone"):
             await recovered(path)
     assert await contents(path) == expected

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_persistent_memory.maintenance.salvage.damaged_sqlite import DamagedDatabase
-from autogen_persistent_memory.maintenance.salvage.sqlite_pages import Lost
+from autogen_persistent_memory.maintenance.salvage.damaged_sqlite import DamagedDatabase, Lost
 
 SHAPES = {"things": ("n", "tn", "in", "fin", "bn"), "by_name": ("tn", "i")}
 PAGE = 512  # the smallest there is, so that a few rows make a high tree

@@ -80,7 +80,7 @@ def in_folder(folder: Path) -> list[Path]:
 def hold(folder: Path) -> subprocess.Popen[str]:
     """Another process that has the folder as its embedded store."""
     code = (
-        "import sys; from pathlib import Path; from autogen_persistent_memory.storage.folder_lock import Ownership;"
+        "import sys; from pathlib import Path; from autogen_persistent_memory.storage.folder_lock import FolderLock;"
         "mine = Ownership(Path(sys.argv[1])); mine.take(); print('taken', flush=True); sys.stdin.read()"
     )
     return subprocess.Popen(

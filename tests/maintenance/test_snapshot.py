@@ -62,11 +62,11 @@ async def copies_hold_what_was_acknowledged(folder: Path, *, snapshots: int, bat
         copy = EmbeddedStore(folder / f"copy-{number}")
         for user, contents in acknowledged_then.items():
             async with a_memory(copy, user) as memory:
-                shelf = memory._engine.holdings.shelf("profile")
-                found = {record.id: record.content for record in await shelf.select(Selection())}
+                table = memory._engine.namespace_data.table("profile")
+                found = {record.id: record.content for record in await table.select(Selection())}
                 assert contents.items() <= found.items()
                 vectors = await words().embed(list(contents.values()))
-                nearest = await shelf.nearest(vectors, Selection(), fetch=3)
+                nearest = await table.nearest(vectors, Selection(), fetch=3)
                 assert all(id in near for id, near in zip(contents, nearest, strict=True))
                 assert (await memory.recall(next(iter(contents.values())), limit=1)).hits[0].keywords > 0
                 await memory.remember("The copy is a store of its own")

@@ -633,7 +633,7 @@ async def _measure(what: str, folder: str, file: str) -> None:
     store = EmbeddedStore(folder)
     connection = store.connect()
     await connection.prepare()
-    await connection.shelf("ann", "profile", "toy-words").size()
+    await connection.table("ann", "profile", "toy-words").size()
     before, started = peak(), time.monotonic()
     if what == "import":
         number = await import_memories(store, file, embedding=words(), progress=False)

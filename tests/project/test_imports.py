@@ -9,41 +9,34 @@ from pathlib import Path
 TESTS = str(Path(__file__).parents[1])
 PACKAGE = "autogen_persistent_memory"
 
-MOVING = {
+TRANSFER = {
     "maintenance.transfer.transfer",
     "maintenance.transfer.importer",
     "maintenance.transfer.export_format",
     "maintenance.transfer.streams",
-    "maintenance.transfer.namespace_patterns",
     "maintenance.snapshot",
     "maintenance.import_chroma",
-    "maintenance.foreign",
 }
-MENDING = {
+REPAIR = {
     "maintenance.doctor",
-    "storage.repair.survey",
     "storage.repair.startup_repair",
-    "storage.repair.inspection",
+    "storage.repair.inspect",
     "storage.repair.hnsw_files",
-    "storage.repair.swap_store",
 }
-RECOVERING = {
+SALVAGE = {
     "maintenance.salvage.recovery",
-    "maintenance.salvage.finds",
     "maintenance.salvage.salvage",
     "maintenance.salvage.damaged_sqlite",
-    "maintenance.salvage.sqlite_pages",
 }
-ASKING_MODELS = {
+MODELS = {
     "extraction.model_extraction",
     "extraction.prompt",
     "extraction.grounding",
     "extraction.model_json",
     "memories.tools",
-    "conversation.tool_notes",
 }
-READING = {"extraction.english", "conversation.summary"}
-ON_DEMAND = MOVING | MENDING | RECOVERING | ASKING_MODELS | READING | {"cli"}
+RULES = {"extraction.english"}
+ON_DEMAND = TRANSFER | REPAIR | SALVAGE | MODELS | RULES | {"cli"}
 
 ONE_TURN = """
 import asyncio, sys, threading

@@ -9,7 +9,7 @@ import pytest
 
 from autogen_persistent_memory import MemoryRecord
 from autogen_persistent_memory.core.records import Selection
-from autogen_persistent_memory.retrieval.cache import Asked, Catalogue
+from autogen_persistent_memory.retrieval.cache import Asked, RecordCache
 from autogen_persistent_memory.retrieval.ranking import PARTS, Candidates
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
@@ -23,15 +23,15 @@ def a_record(content: str, **fields: object) -> MemoryRecord:
     return MemoryRecord(namespace="n", content=content, **given)  # type: ignore[arg-type]
 
 
-def a_catalogue(records: Sequence[MemoryRecord], vectors: Sequence[Sequence[float]] = ()) -> Catalogue:
-    catalogue = Catalogue()
-    catalogue.put("profile", records)
-    catalogue.place("profile", "toy", {record.id: vector for record, vector in zip(records, vectors)})
-    return catalogue
+def a_catalogue(records: Sequence[MemoryRecord], vectors: Sequence[Sequence[float]] = ()) -> RecordCache:
+    cache = RecordCache()
+    cache.put("profile", records)
+    cache.place("profile", "toy", {record.id: vector for record, vector in zip(records, vectors)})
+    return cache
 
 
-def asked(catalogue: Catalogue, query: str, meant: Selection = CURRENT, fetch: int = 10) -> Asked:
-    return catalogue.ask(query, None, ["profile"], meant, fetch=fetch, by_words=5, session_weight=0.3)
+def asked(cache: RecordCache, query: str, meant: Selection = CURRENT, fetch: int = 10) -> Asked:
+    return cache.ask(query, None, ["profile"], meant, fetch=fetch, by_words=5, session_weight=0.3)
 
 
 def part(candidates: Candidates | None, name: str) -> dict[str, float]:
@@ -43,8 +43,8 @@ def part(candidates: Candidates | None, name: str) -> dict[str, float]:
 
 def test_candidates_are_the_nearest_and_those_with_the_words() -> None:
     facts = [a_record(content) for content in ("green tea", "black coffee", "cold milk", "green apples")]
-    catalogue = a_catalogue(facts, [EAST, (1.0, 1.0), NORTH, NORTH])
-    found = catalogue.candidates(asked(catalogue, "what is green", fetch=2), EAST, "toy", {})
+    cache = a_catalogue(facts, [EAST, (1.0, 1.0), NORTH, NORTH])
+    found = cache.candidates(asked(cache, "what is green", fetch=2), EAST, "toy", {})
     cosines = part(found, "cosine")
     assert cosines == pytest.approx({"green tea": 1, "black coffee": 0.7071, "green apples": 0.7071}, abs=1e-4)
     assert part(found, "keywords")["green apples"] > 0
@@ -52,17 +52,17 @@ def test_candidates_are_the_nearest_and_those_with_the_words() -> None:
 
 
 def test_what_is_said_word_by_word_counts_as_found_by_meaning() -> None:
-    catalogue = a_catalogue([a_record("tea"), a_record("cold milk")], [EAST, NORTH])
-    cosines = part(catalogue.candidates(asked(catalogue, "cold milk", fetch=1), EAST, "toy", {}), "cosine")
+    cache = a_catalogue([a_record("tea"), a_record("cold milk")], [EAST, NORTH])
+    cosines = part(cache.candidates(asked(cache, "cold milk", fetch=1), EAST, "toy", {}), "cosine")
     assert cosines == {"tea": 1, "cold milk": 1}
 
 
 def test_what_only_the_store_knows_is_a_candidate_too() -> None:
-    catalogue = a_catalogue([a_record("tea")])
+    cache = a_catalogue([a_record("tea")])
     stranger = a_record("Who drinks tea?", source="Ann", kind="interaction")
     elsewhere = {"profile": ({"tea": 0.5, stranger.id: 0.25}, [a_record("tea"), stranger])}
-    question = asked(catalogue, "tea")._replace(speakers={"Ann"})
-    found = catalogue.candidates(question, EAST, "toy", elsewhere)  # type: ignore[arg-type]
+    question = asked(cache, "tea")._replace(speakers={"Ann"})
+    found = cache.candidates(question, EAST, "toy", elsewhere)  # type: ignore[arg-type]
     assert part(found, "cosine") == {"tea": 0.5, "Who drinks tea?": 0.25}
     assert part(found, "speaker") == {"tea": 0, "Who drinks tea?": 1}
     assert part(found, "question") == {"tea": 0, "Who drinks tea?": 1}
@@ -70,64 +70,64 @@ def test_what_only_the_store_knows_is_a_candidate_too() -> None:
 
 
 def test_what_went_after_the_words_were_searched_is_no_candidate() -> None:
-    catalogue = a_catalogue([a_record("green tea"), a_record("green apples")], [EAST, NORTH])
-    question = asked(catalogue, "green")
-    catalogue.remove(["green tea"])
-    assert part(catalogue.candidates(question, EAST, "toy", {}), "cosine") == {"green apples": 0}
+    cache = a_catalogue([a_record("green tea"), a_record("green apples")], [EAST, NORTH])
+    question = asked(cache, "green")
+    cache.remove(["green tea"])
+    assert part(cache.candidates(question, EAST, "toy", {}), "cosine") == {"green apples": 0}
 
 
 def test_what_changed_keeps_its_vector_and_what_expires_is_left_out_in_time() -> None:
-    catalogue = a_catalogue([a_record("tea"), a_record("milk")], [EAST, EAST])
-    catalogue.put("profile", [a_record("tea", source="Ann"), a_record("milk", expires_at=NOW)])
-    question = asked(catalogue, "drinks")
-    assert part(catalogue.candidates(question, EAST, "toy", {}), "cosine") == pytest.approx({"tea": 1})
+    cache = a_catalogue([a_record("tea"), a_record("milk")], [EAST, EAST])
+    cache.put("profile", [a_record("tea", source="Ann"), a_record("milk", expires_at=NOW)])
+    question = asked(cache, "drinks")
+    assert part(cache.candidates(question, EAST, "toy", {}), "cosine") == pytest.approx({"tea": 1})
     before = question._replace(meant=CURRENT._replace(current_at=NOW - timedelta(seconds=1)))
-    assert set(part(catalogue.candidates(before, EAST, "toy", {}), "cosine")) == {"tea", "milk"}
+    assert set(part(cache.candidates(before, EAST, "toy", {}), "cosine")) == {"tea", "milk"}
 
 
 def test_only_what_is_meant_answers() -> None:
     facts = [a_record(f"fact {number}", kind="fact" if number % 9 else "decision") for number in range(60)]
-    catalogue = a_catalogue(facts, [(1.0, number / 60) for number in range(60)])
-    question = asked(catalogue, "anything", CURRENT._replace(kinds=("decision",)), fetch=4)
-    found = catalogue.candidates(question, EAST, "toy", {})
+    cache = a_catalogue(facts, [(1.0, number / 60) for number in range(60)])
+    question = asked(cache, "anything", CURRENT._replace(kinds=("decision",)), fetch=4)
+    found = cache.candidates(question, EAST, "toy", {})
     assert set(part(found, "cosine")) == {"fact 0", "fact 9", "fact 18", "fact 27"}
 
 
 def test_trivial_messages_need_no_vector_and_never_answer() -> None:
     ok = a_record("ok, thanks", kind="interaction", origin="user")
-    catalogue = a_catalogue([a_record("tea"), ok], [EAST])
-    assert not catalogue.lacks_vectors("profile", "toy")
-    assert set(part(catalogue.candidates(asked(catalogue, "thanks"), EAST, "toy", {}), "cosine")) == {"tea"}
+    cache = a_catalogue([a_record("tea"), ok], [EAST])
+    assert not cache.lacks_vectors("profile", "toy")
+    assert set(part(cache.candidates(asked(cache, "thanks"), EAST, "toy", {}), "cosine")) == {"tea"}
 
 
 def test_what_becomes_trivial_never_answers_and_what_tells_something_again_does() -> None:
     def said(content: str) -> MemoryRecord:
         return a_record(content, id="said", kind="interaction", origin="user")
 
-    catalogue = a_catalogue([said("I drink green tea every day"), a_record("milk")], [EAST, NORTH])
-    catalogue.put("profile", [said("ok, thanks")])
-    assert set(part(catalogue.candidates(asked(catalogue, "tea"), EAST, "toy", {}), "cosine")) == {"milk"}
-    catalogue.put("profile", [said("I drink black tea every day")])
-    assert catalogue.without_vector("profile", "toy", 5) == ["said"]
-    catalogue.place("profile", "toy", {"said": EAST})
-    found = part(catalogue.candidates(asked(catalogue, "tea"), EAST, "toy", {}), "cosine")
+    cache = a_catalogue([said("I drink green tea every day"), a_record("milk")], [EAST, NORTH])
+    cache.put("profile", [said("ok, thanks")])
+    assert set(part(cache.candidates(asked(cache, "tea"), EAST, "toy", {}), "cosine")) == {"milk"}
+    cache.put("profile", [said("I drink black tea every day")])
+    assert cache.without_vector("profile", "toy", 5) == ["said"]
+    cache.place("profile", "toy", {"said": EAST})
+    found = part(cache.candidates(asked(cache, "tea"), EAST, "toy", {}), "cosine")
     assert found == {"I drink black tea every day": 1, "milk": 0}
 
 
 def test_a_catalogue_that_shrank_is_indexed_anew_with_its_vectors() -> None:
     facts = [a_record(f"fact {number}") for number in range(1_100)]
-    catalogue = a_catalogue(facts, [(1.0, number / 1_100) for number in range(1_100)])
-    question = asked(catalogue, "fact 1099")
-    catalogue.remove([fact.id for fact in facts[:1_095]])
-    assert catalogue.candidates(question, NORTH, "toy", {}) is None  # its words were searched in the former index
-    assert catalogue.can_search("profile", "toy", 2)
-    cosines = part(catalogue.candidates(asked(catalogue, "fact 1099", fetch=2), NORTH, "toy", {}), "cosine")
+    cache = a_catalogue(facts, [(1.0, number / 1_100) for number in range(1_100)])
+    question = asked(cache, "fact 1099")
+    cache.remove([fact.id for fact in facts[:1_095]])
+    assert cache.candidates(question, NORTH, "toy", {}) is None  # its words were searched in the former index
+    assert cache.can_search("profile", "toy", 2)
+    cosines = part(cache.candidates(asked(cache, "fact 1099", fetch=2), NORTH, "toy", {}), "cosine")
     assert {"fact 1099", "fact 1098"} <= set(cosines)
     assert cosines["fact 1099"] == pytest.approx(0.7068, abs=1e-3)
 
 
-def test_a_shelf_without_all_its_vectors_cannot_answer() -> None:
-    catalogue = a_catalogue([a_record("tea"), a_record("milk")], [EAST])
-    assert not catalogue.can_search("profile", "toy", 2)
-    assert catalogue.without_vector("profile", "toy", 5) == ["milk"]
-    assert catalogue.candidates(asked(catalogue, "tea"), EAST, "toy", {}) is None
+def test_a_table_without_all_its_vectors_cannot_answer() -> None:
+    cache = a_catalogue([a_record("tea"), a_record("milk")], [EAST])
+    assert not cache.can_search("profile", "toy", 2)
+    assert cache.without_vector("profile", "toy", 5) == ["milk"]
+    assert cache.candidates(asked(cache, "tea"), EAST, "toy", {}) is None

@@ -32,7 +32,7 @@ def test_the_terms_of_a_text(text: str, expected: list[str]) -> None:
 def an_index(*texts: str, session: str | None = None) -> KeywordIndex:
     index = KeywordIndex()
     for number, text in enumerate(texts):
-        index.put(str(number), text, shelf="profile", session=session, order=number)
+        index.put(str(number), text, table="profile", session=session, order=number)
     return index
 
 
@@ -83,8 +83,8 @@ def test_an_answer_inherits_the_words_of_its_question() -> None:
 def test_neighbours_follow_the_order_also_when_told_late_or_removed() -> None:
     index = KeywordIndex()
     for id, order in (("a", 1), ("c", 3), ("b", 2)):
-        index.put(id, id, shelf="profile", session="s", order=order)
-    index.put("elsewhere", "d", shelf="profile")
+        index.put(id, id, table="profile", session="s", order=order)
+    index.put("elsewhere", "d", table="profile")
     assert weighed(index, ["a", "b", "c", "elsewhere"], worth=[0.5, 0.25, 0.125, 1.0])[2] == [0.25, 0.625, 0.25, 0]
     index.remove("b")
     assert weighed(index, ["a", "c", "elsewhere"], worth=[0.5, 0.125, 1.0])[2] == [0.125, 0.5, 0]
@@ -94,8 +94,8 @@ def test_a_question_is_put_as_those_it_names_would_say_it() -> None:
     index = KeywordIndex()
     for number in range(40):
         text = f"Berlin number {number}" if number < 20 else f"number {number}"
-        index.put(str(number), text, shelf="profile", speaker="Ann" if number % 2 else "Bob")
-    index.put("rare", "Oslo is far", shelf="profile")
+        index.put(str(number), text, table="profile", speaker="Ann" if number % 2 else "Bob")
+    index.put("rare", "Oslo is far", table="profile")
     assert index.as_said("What did Ann say about Berlin and Oslo?") == "What did I say about and Oslo?"
     assert index.as_said("What are Ann's plans?") == "What are my plans?"
     assert index.as_said("Wo wohnt Ann?") == "Wo wohnt ?"
@@ -114,18 +114,18 @@ def test_particulars_are_times_and_names_that_are_not_the_speakers() -> None:
         "speaker": "I went with Bob",
     }
     for id, text in said.items():
-        index.put(id, text, shelf="session", is_message=True, date="3 May 2024", speaker="Ann")
-    index.put("fact", "Ann went to Oslo in June", shelf="profile")
+        index.put(id, text, table="session", is_message=True, date="3 May 2024", speaker="Ann")
+    index.put("fact", "Ann went to Oslo in June", table="profile")
     assert weighed(index, [*said, "fact"])[3] == [0, 1, 1, 2, 1, 0]
-    index.put("his", "me too", shelf="session", is_message=True, speaker="Bob")
+    index.put("his", "me too", table="session", is_message=True, speaker="Bob")
     assert weighed(index, ["speaker"])[3] == [0]
 
 
 def test_who_speaks_and_who_asks() -> None:
     index = KeywordIndex()
-    index.put("hers", "I went to the lake", shelf="session", speaker="Ann")
-    index.put("his", "Did you? ", shelf="session", speaker="Bob")
-    index.put("nobody's", "The lake is cold", shelf="profile")
+    index.put("hers", "I went to the lake", table="session", speaker="Ann")
+    index.put("his", "Did you? ", table="session", speaker="Bob")
+    index.put("nobody's", "The lake is cold", table="profile")
     slots, nothing = np.array([0, 1, 2]), index.search("")
     by_ann, asks = index.weigh(slots, np.zeros(3), nothing, {"Ann", "Carl"})[4:].tolist()
     assert by_ann == [1, 0, 0]
@@ -133,9 +133,9 @@ def test_who_speaks_and_who_asks() -> None:
     assert index.weigh(slots, np.zeros(3), nothing)[4].tolist() == [0, 0, 0]
 
 
-def test_only_the_shelves_asked_for_are_searched() -> None:
+def test_only_the_tables_asked_for_are_searched() -> None:
     index = an_index("green tea")
-    index.put("said", "green tea", shelf="session")
+    index.put("said", "green tea", table="session")
     found = index.search("green tea").best(10, ["session", "nowhere"], 0.0)
     assert ids_in(index, found["session"]) == ["said"]
     assert found["nowhere"] == []
@@ -145,8 +145,8 @@ def test_only_the_shelves_asked_for_are_searched() -> None:
 def test_what_a_search_found_stays_valid_while_the_index_changes() -> None:
     index = an_index("green tea", "green apples")
     matches = index.search("green tea")
-    index.put("new", "green tea", shelf="profile")
-    index.put("1", "green pears", shelf="profile")
+    index.put("new", "green tea", table="profile")
+    index.put("1", "green pears", table="profile")
     index.remove("0")
     assert weighed(index, ["new"], matches)[:2] == [[0], [0]]
     assert ids_in(index, matches.best(10, ["profile"], 0.0)["profile"]) == [None, "1"]
@@ -166,13 +166,13 @@ def test_an_index_that_grew_and_shrank_is_like_one_built_at_once(
         if keep:
             left.pop(id, None)
             left[id] = " ".join(words)
-            grown.put(id, left[id], shelf="profile", session="s", order=number)
+            grown.put(id, left[id], table="profile", session="s", order=number)
         else:
             left.pop(id, None)
             grown.remove(id)
     built = KeywordIndex()
     for id, text in left.items():
-        built.put(id, text, shelf="profile", session="s", order=int(id))
+        built.put(id, text, table="profile", session="s", order=int(id))
     asked = " ".join(query)
     assert len(grown) == len(built) == len(left)
     ids = list(left)
@@ -186,7 +186,7 @@ def test_a_search_among_many_takes_milliseconds() -> None:
     vocabulary = [f"word{number}" for number in range(2000)]
     index = KeywordIndex()
     for number in range(20_000):
-        index.put(str(number), " ".join(chance.choices(vocabulary, k=12)), shelf="profile")
+        index.put(str(number), " ".join(chance.choices(vocabulary, k=12)), table="profile")
     started = time.perf_counter()
     for _ in range(10):
         index.search("word1 word2 word3 word4").best(50, ["profile"], 0.3)
@@ -195,10 +195,10 @@ def test_a_search_among_many_takes_milliseconds() -> None:
 
 def test_what_has_no_neighbours_or_session_gives_nothing_to_the_memory_added_last() -> None:
     index = KeywordIndex()
-    index.put("alone", "the cello", shelf="profile")
-    index.put("first", "the cello again", shelf="profile", session="s", order=1)
-    index.put("second", "bread", shelf="profile", session="s", order=2)
-    index.put("last", "rain", shelf="profile")
+    index.put("alone", "the cello", table="profile")
+    index.put("first", "the cello again", table="profile", session="s", order=1)
+    index.put("second", "bread", table="profile", session="s", order=2)
+    index.put("last", "rain", table="profile")
     found = weighed(index, ["alone", "first", "second", "last"], "cello")
     alone, first, second, last = zip(*found[:2], strict=True)
     assert last == (0, 0)

@@ -6,19 +6,19 @@ import asyncio
 
 import pytest
 
-from autogen_persistent_memory.runtime.debounce import Lull
+from autogen_persistent_memory.runtime.background_task import Debounce
 
 
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autogen_persistent_memory.runtime.debounce._QUIET_SECONDS", 0.1)
-    monkeypatch.setattr("autogen_persistent_memory.runtime.debounce._LONGEST_SECONDS", 0.4)
+    monkeypatch.setattr("autogen_persistent_memory.runtime.background_task._QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("autogen_persistent_memory.runtime.background_task._LONGEST_SECONDS", 0.4)
 
 
 async def test_it_is_done_once_when_it_is_quiet() -> None:
     done = asyncio.Queue[float]()
     loop = asyncio.get_running_loop()
-    lull = Lull(lambda: done.put_nowait(loop.time()))
+    lull = Debounce(lambda: done.put_nowait(loop.time()))
     started = loop.time()
     for _ in range(3):
         lull.ask()
@@ -33,7 +33,7 @@ async def test_it_is_done_once_when_it_is_quiet() -> None:
 
 async def test_what_was_called_off_is_not_done_unless_it_is_asked_for_again() -> None:
     done = asyncio.Queue[None]()
-    lull = Lull(lambda: done.put_nowait(None))
+    lull = Debounce(lambda: done.put_nowait(None))
     lull.ask()
     lull.call_off()
     await asyncio.sleep(0.2)
@@ -48,7 +48,7 @@ async def test_what_was_called_off_is_not_done_unless_it_is_asked_for_again() ->
 
 async def test_it_is_done_in_the_end_where_it_never_gets_quiet() -> None:
     done = asyncio.Queue[None]()
-    lull = Lull(lambda: done.put_nowait(None))
+    lull = Debounce(lambda: done.put_nowait(None))
     for _ in range(500):
         lull.ask()
         if not done.empty():
@@ -59,7 +59,7 @@ async def test_it_is_done_in_the_end_where_it_never_gets_quiet() -> None:
 
 def test_another_event_loop_does_what_one_that_ended_did_not() -> None:
     done = list[asyncio.Event]()
-    lull = Lull(lambda: done.pop().set())
+    lull = Debounce(lambda: done.pop().set())
 
     async def ask() -> None:
         lull.ask()

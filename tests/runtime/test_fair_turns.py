@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from autogen_persistent_memory.runtime.fair_turns import Meanwhile, one_at_a_time
+from autogen_persistent_memory.runtime.locks import Meanwhile, one_at_a_time
 
 
 async def test_who_comes_alone_passes_at_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from autogen_persistent_memory.runtime.lru import Awake
+from autogen_persistent_memory.runtime.lru import LeastRecentlyUsed
 
 
 class Sleeper:
@@ -17,7 +17,7 @@ class Sleeper:
 
 
 def test_the_least_recently_used_rest_first() -> None:
-    awake = Awake(2)
+    awake = LeastRecentlyUsed(2)
     first, second, third = Sleeper(), Sleeper(), Sleeper()
     for one in (first, second, first, third):
         awake.used(one)
@@ -27,7 +27,7 @@ def test_the_least_recently_used_rest_first() -> None:
 
 
 def test_those_that_are_no_more_take_no_place() -> None:
-    awake = Awake(2)
+    awake = LeastRecentlyUsed(2)
     kept = Sleeper()
     awake.used(kept)
     for _ in range(100):
@@ -37,7 +37,7 @@ def test_those_that_are_no_more_take_no_place() -> None:
 
 
 def test_garbage_may_be_collected_at_any_moment() -> None:
-    awake = Awake(10)
+    awake = LeastRecentlyUsed(10)
 
     class Cycle(Sleeper):
         def __init__(self) -> None:

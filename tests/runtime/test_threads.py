@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from autogen_persistent_memory.runtime.ahead import one_ahead
+from autogen_persistent_memory.runtime.background_task import one_ahead
 from autogen_persistent_memory.runtime.threads import DaemonPool, run_without_loop
 
 

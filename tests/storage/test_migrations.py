@@ -19,19 +19,14 @@ from chromadb.config import Settings
 from data.stores.make import contents
 from toys import words
 
-from autogen_persistent_memory import (
-    EmbeddedStore,
-    PersistentMemory,
-    SchemaVersionError,
-    TemporaryStore,
-)
+from autogen_persistent_memory import EmbeddedStore, PersistentMemory, SchemaVersionError, TemporaryStore
 from autogen_persistent_memory.maintenance.doctor import repair
 from autogen_persistent_memory.storage.chroma import migrations
 from autogen_persistent_memory.storage.chroma.migrations import MIGRATIONS, Migration, schema_version
 
 FIXTURES = sorted((Path(__file__).parents[1] / "data" / "stores").glob("*.zip"))
 CHANGES = ("modify", "modify") * len(MIGRATIONS) + ("modify", "update", "update", "modify")
-"""How Chroma is asked to change one shelf: the rows that need it are seven, and changed five at a time."""
+"""How Chroma is asked to change one table: the rows that need it are seven, and changed five at a time."""
 
 
 def renamed(row: dict[str, Any], old: str, new: str) -> dict[str, Any]:
@@ -41,7 +36,7 @@ def renamed(row: dict[str, Any], old: str, new: str) -> dict[str, Any]:
 
 RENAME = Migration(
     name="speaker-is-source",
-    shelves=("profile", "session"),
+    tables=("profile", "session"),
     change=lambda row: renamed(row, "speaker", "source"),
 )
 
@@ -160,7 +155,7 @@ async def test_a_version_that_does_not_know_a_migration_refuses_what_it_changed(
 ) -> None:
     store, expected = old_store
     await everything(store, expected)
-    other = Migration(name="another-one", shelves=(), change=dict)
+    other = Migration(name="another-one", tables=(), change=dict)
     monkeypatch.setattr("autogen_persistent_memory.storage.chroma.migrations.MIGRATIONS", [other])
     with pytest.raises(SchemaVersionError, match="pip install --upgrade"):
         await everything(store, expected)

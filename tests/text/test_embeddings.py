@@ -309,11 +309,11 @@ async def test_what_another_process_writes_during_reembedding_is_kept() -> None:
         nonlocal meddled
         if not meddled:
             meddled = True
-            shelf = old._engine.holdings.shelf("profile")  # beneath the lock, as another process would
-            await shelf.remove([record.id for record in records[:50]])
+            table = old._engine.namespace_data.table("profile")  # beneath the lock, as another process would
+            await table.remove([record.id for record in records[:50]])
             (vector,) = word_vectors(["told meanwhile"])
-            await shelf.put([replace(records[0], id="new", content="told meanwhile")], [vector])
-            await shelf.amend([replace(records[100], kind="preference")])
+            await table.put([replace(records[0], id="new", content="told meanwhile")], [vector])
+            await table.amend([replace(records[100], kind="preference")])
         return short_vectors(texts)
 
     new = PersistentMemory("ann", store=store, embedding=CallableEmbedding(meddling, id="short"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from autogen_persistent_memory.text.secrets import redact
+from autogen_persistent_memory.text.redaction import redact
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq8\n-----END RSA PRIVATE KEY-----"
 

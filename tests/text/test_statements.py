@@ -1,6 +1,6 @@
 import pytest
 
-from autogen_persistent_memory.text.statements import statement
+from autogen_persistent_memory.text.words import statement
 
 SAME = [
     ("The user prefers dark mode.", "user prefers dark mode"),

@@ -6,8 +6,17 @@ import re
 
 from ...core.lazy_regex import lazy
 from .claims import is_unreal
-from .phrases import Finding, is_passing
-from .slots import category_named, choice_key, choice_slot, head, project_attribute_slot, qualifier, value_in
+from .phrases import (
+    Finding,
+    category_named,
+    choice_key,
+    choice_slot,
+    head,
+    is_passing,
+    project_attribute_slot,
+    qualifier,
+    value_in,
+)
 from .vocabulary import PROJECT_PARTS, PROJECT_SUBJECTS, words
 
 _I = re.IGNORECASE

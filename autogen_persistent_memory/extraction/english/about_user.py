@@ -1,8 +1,4 @@
-"""Rules for what people say of themselves: who they are, where they live, what they like. Pure functions.
-
-A rule reads a predicate in the first person, without its subject and adverbs: "live in Berlin", "am allergic to nuts".
-So the same rules serve a relative: "my wife lives in Berlin" is read as "live in Berlin", and told of her.
-"""
+"""Rules for who people are, where they live and what they work. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,11 +6,247 @@ import re
 from collections.abc import Iterator
 
 from ...core.lazy_regex import lazy
-from .about_identity import IDENTITY, employer
 from .about_life import LIFE, event
-from .phrases import Finding, any_of, is_passing, is_proper, name_in
-from .slots import attribute_slot, category_named, favourite_slot, head
-from .vocabulary import EVENTS, words
+from .phrases import (
+    PLACE_WORD,
+    Finding,
+    any_of,
+    attribute_slot,
+    category_named,
+    compiled,
+    favourite_slot,
+    head,
+    is_passing,
+    is_proper,
+    kept,
+    name_in,
+    value_in,
+)
+from .vocabulary import ANSWERS, EVENTS, FAITHS, JOBS, NATIONALITIES, inverted, words
+
+_LANGUAGES = frozenset(word for word, slot in inverted(ANSWERS).items() if slot == "answer-language")
+_LOW = r"(?:because|since|and|but|with|as|to|for|so|where|now|again|last|this|after|in|on|at)\b"
+
+
+def _is_place(phrase: str) -> bool:
+    if re.fullmatch(r"[a-z]{4,}(?: [a-z]{3,})?", phrase) and not re.match(
+        r"(?:fear|peace|harmony|hope|denial|here|there|with|hell|heaven|next|work|bed|sync|python)", phrase
+    ):
+        return True  # typed without capitals
+    return (
+        is_proper(phrase) and not re.match(r"(?:the )?(?:Monday|Tuesday|Wednesday|Thursday|Friday)", phrase)
+    ) or bool(PLACE_WORD.search(phrase))
+
+
+def _home(found: re.Match[str]) -> Finding | None:
+    place = found["v"]
+    if re.match(r"\d+\w? [A-Z]", place):
+        return Finding("home", slot="address", value=place)
+    if not _is_place(place) or is_passing(place):
+        return None
+    return Finding("home", slot="home", value=head(re.split(rf"\s+{_LOW}", place)[0]))
+
+
+def _moved(found: re.Match[str]) -> Finding | None:
+    known = value_in(head(found["v"]))
+    return _home(found) if known is None or known[0] in ("Phoenix", "Aurora") else None
+
+
+def _origin(found: re.Match[str]) -> Finding | None:
+    return (
+        Finding("origin", slot="origin", value=head(found["v"]))
+        if is_proper(found["v"]) or PLACE_WORD.search(found["v"])
+        else None
+    )
+
+
+def _name(found: re.Match[str]) -> Finding | None:
+    name = name_in(found["v"])
+    return Finding("name", slot="name", value=name, told=f"my name is {name}") if name else None
+
+
+def _nickname(found: re.Match[str]) -> Finding | None:
+    name = name_in(found["v"])
+    return Finding("name", "preference", "nickname", name, told=f"I want to be called {name}") if name else None
+
+
+def _age(found: re.Match[str]) -> Finding | None:
+    return Finding("age", slot="age", value=found["v"]) if 0 < int(found["v"]) < 120 else None
+
+
+def _speaks(found: re.Match[str]) -> Finding | None:
+    spoken = [word for word in re.findall(r"[A-Z]\w+", found["v"]) if word.lower() in _LANGUAGES]
+    return Finding("languages", value=" ".join(spoken)) if spoken else None
+
+
+def employer(found: re.Match[str]) -> Finding | None:
+    place = re.split(r"\s+(?:as|because|since|and|but|in|on|from|last|next|this|where)\b", head(found["v"]))[0]
+    lower = re.fullmatch(r"[a-z]{4,}(?: [a-z]+)?", place) and not re.match(
+        r"(?:night|home|work|least|times|hours|scale|midnight|free|fun|money|weekends|data|people"
+        r"|kids|children|animals|numbers|images|text)",
+        place,
+    )
+    if (
+        is_passing(place)
+        or not (lower or re.match(r"(?:(?:a|an|the|my|myself)\b|[A-Z\d])", place))
+        or re.match(r"the (?:moment|same|meeting|call|time|weekend)\b", place)
+    ):
+        return None
+    return Finding("work", slot="employer", value=place)
+
+
+def _joined(found: re.Match[str]) -> Finding | None:
+    return (
+        employer(found)
+        if re.match(r"(?:the )?[A-Z]", found["v"])
+        and not re.match(r"the [A-Z][\w-]* (?:team|call|meeting)", found["v"])
+        else None
+    )
+
+
+def _job(found: re.Match[str]) -> Finding | None:
+    title = head(re.split(r"\s+(?:at|for|in|with|from|who|working|based|on|now)\b", found["v"])[0])
+    if is_passing(title):
+        return None
+    return Finding("work", slot="job", value=re.sub(r"^(?:a|an|the)\s+", "", title), told=f"I {found['verb']} {title}")
+
+
+def _team(found: re.Match[str]) -> Finding | None:
+    return None if is_passing(found["v"]) else Finding("work", slot="team", value=found["v"])
+
+
+IDENTITY = compiled(
+    # identity
+    (r"(?:am|go by|am called|was named) (?:called |named )?(?P<v>[A-ZÀ-Ý][^,]*)", _name),
+    (
+        r"(?:go by|use) (?P<v>(?:they|she|he|xe|ze)/\w+(?:/\w+)?)(?: pronouns)?",
+        lambda found: Finding("pronouns", slot="pronouns", value=found["v"]),
+    ),
+    (r"(?:want to be|am usually|prefer to be|like to be) (?:called|addressed as) (?P<v>.+)", _nickname),
+    (
+        r"(?:am|turned|am turning|have turned) (?P<v>\d{1,3})(?: years? old| years? of age)?(?=$|,"
+        r"| (?:last|this|today|yesterday|in|and|now|on)\b)",
+        _age,
+    ),
+    (
+        r"was born (?:on|in) (?P<v>.*(?:\d|January|February|March|April|May|June|July|August"
+        r"|September|October|November|December).*)",
+        kept("birthday", slot="birthday"),
+    ),
+    (r"(?:was born|grew up|was raised) (?:and raised |up )?(?:in|near|on) (?P<v>.+)", _origin),
+    (r"(?:am (?:originally |actually )?from|come (?:originally )?from|hail from) (?P<v>.+)", _origin),
+    (
+        rf"am (?:half |a |an )?(?P<v>{any_of(NATIONALITIES)})(?=$|[,.]| (?:and|but|by|citizen"
+        rf"|national)\b)",
+        kept("origin", slot="origin", test=str.istitle),
+    ),
+    (
+        rf"am (?:a |an )?(?:practicing |practising |devout )?(?P<v>{any_of(FAITHS)})(?=$|[,.]"
+        rf"| (?:and|but)\b)",
+        kept("religion", slot="religion"),
+    ),
+    (r"(?:also )?speak (?P<v>.+)", _speaks),
+    (r"am (?:fluent|bilingual|native) (?:in |speaker of )?(?P<v>.+)", _speaks),
+    # place
+    (
+        r"(?:live|reside|am living|have lived|have been living|am based|am located"
+        r"|am currently based|am settled|have settled|stay) (?:right )?(?:in|near|outside|out of"
+        r"|just outside|close to|on|at) (?P<v>.+)",
+        _home,
+    ),
+    (
+        r"(?:moved|relocated|have moved|have relocated|emigrated|immigrated|am moving back) (?:back "
+        r"|house |away )?(?:from [^,]{2,40}? )?(?:back )?(?:to|into) (?P<v>.+)",
+        _moved,
+    ),
+    (r"live (?P<v>(?:alone|with (?:my|two|three|a|an)\b.*|abroad))", kept("home")),
+    (
+        r"am (?:in|visiting) (?P<v>[A-Z][^,]*? (?:now|right now|at the moment|until .*|this week"
+        r"|for (?:a few|two|three|the) .*))$",
+        kept("place", "temporary", "location", is_proper),
+    ),
+    (
+        r"(?:attend|go to) (?P<v>(?:[\w'-]+ ){0,4}?(?:school|university|college|elementary"
+        r"|kindergarten|academy|preschool|daycare|high)\b.*)",
+        kept("studies", slot="school", test=is_proper),
+    ),
+    # work
+    (
+        r"(?P<verb>work as|am employed as|started as|was promoted to|got promoted to|was hired as"
+        r"|am working as) (?P<v>(?:a |an |the |senior |head |\w).+)",
+        _job,
+    ),
+    (
+        rf"(?P<verb>became|have become|am becoming) (?P<v>(?:a |an |the )?(?:[\w/+#.-]+ ){{0,"
+        rf"4}}?(?:{any_of(JOBS)})\b.*)",
+        _job,
+    ),
+    (
+        rf"(?P<verb>am) (?P<v>(?:a |an |the )?(?:[\w/+#.-]+ ){{0,4}}?(?:{any_of(JOBS)})\b(?: (?:of"
+        rf"|for|in) [\w ]+?)?)(?=$|[,.;]| (?:at|for|in|with|from|who|working|based|on|by|and|but|now"
+        rf"|specializing|specialising)\b)",
+        _job,
+    ),
+    (
+        r"(?P<verb>am) (?P<v>(?:retired|self-employed|self employed|unemployed|freelancing"
+        r"|between jobs))(?=$|[,. ])",
+        _job,
+    ),
+    (
+        r"(?P<verb>run|own|founded|started|co-founded|manage) (?P<v>(?:a|an|my own"
+        r"|our own) (?:[\w-]+ ){0,3}?(?:business|company|startup|bakery|shop|restaurant|cafe|café"
+        r"|studio|agency|store|farm|practice|salon|bar|hotel|clinic|firm)\b.*)",
+        lambda found: Finding("work", slot="job", value=head(found["v"])),
+    ),
+    (
+        r"(?:work|am working|have been working|am employed|have worked) (?:full[- ]time "
+        r"|part[- ]time |remotely )?(?:at|for|with|by) (?P<v>.+)",
+        employer,
+    ),
+    (r"(?:joined|have joined) (?P<v>.+)", _joined),
+    (
+        r"(?:started|have started|got|have got|landed|found|accepted|took|have accepted|begin|start"
+        r"|began) (?:a |an |my )?(?:new |great |full-time )*(?:job|role|position|gig|work|working"
+        r"|offer|internship)(?: as [\w ]+?)? (?:at|with|for|from) (?P<v>.+)",
+        employer,
+    ),
+    (r"(?:was|got|have been) hired (?:by|at) (?P<v>.+)", employer),
+    (
+        r"(?:am (?:on|in|part of|a member of)|work (?:on|in)|joined|moved to"
+        r"|switched to) (?P<v>(?:the |our )(?:[\w-]+ ){1,4}(?:team|squad|department|group"
+        r"|division))\b.*",
+        _team,
+    ),
+    (
+        r"(?:lead|manage|head|head up|run) (?P<v>(?:the|a|our) (?:[\w-]+ ){0,4}(?:team|squad"
+        r"|department|group|division|engineers|developers|people))\b.*",
+        _team,
+    ),
+    (
+        r"(?:study|am studying|am majoring in|major in|studied|have a degree in|am doing a (?:phd"
+        r"|master's|degree) in) (?P<v>(?!for\b|hard\b|the\b|how\b|at night).+)",
+        kept("studies", slot="studies"),
+    ),
+    (r"work (?P<v>in (?!(?:a|the|this|my|progress|parallel|general|an)\b)[\w &-]{3,40})$", kept("work")),
+    (
+        r"(?P<v>have (?:over |about |almost )?(?:\d+|two|three|four|five|six|seven|eight|nine|ten"
+        r"|many|several)\+? years of (?:\w+ )?experience\b.*)",
+        kept("work"),
+    ),
+    (
+        r"am (?P<v>(?:new to [A-Z].*|(?:a |an )?(?:\w+ )?(?:morning person|night owl|early bird"
+        r"|introvert|extrovert|perfectionist|minimalist)|(?:terrified|afraid|scared) of (?!losing"
+        r"|breaking|the\b).+))",
+        kept("trait"),
+    ),
+    (r"report to (?P<v>[A-Z]\w+)$", kept("work")),
+    (
+        r"(?P<v>work (?:from home|remotely|nights|night shifts|part[- ]time|full[- ]time|weekends"
+        r"|in shifts).*)",
+        kept("work"),
+    ),
+)
+
 
 _MY = lazy(
     r"(?P<noun>(?:all-time |absolute |current |new |personal "

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-from ...core.facts import NOT_NAMING, Ending
 from ...core.lazy_regex import lazy
+from ...core.records import NOT_NAMING, Ending
 from .about_user import from_predicate
 from .claims import without_adverbs
 from .person import first_form, plain_form
-from .phrases import Finding, is_passing
-from .slots import choice_key, head
+from .phrases import Finding, choice_key, head, is_passing
 from .vocabulary import MANY_RELATIONS, ONLY_RELATIONS, PETS, words
 
 _I = re.IGNORECASE

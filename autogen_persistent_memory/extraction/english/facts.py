@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...core.facts import Ending, Fact
 from ...core.lazy_regex import lazy
+from ...core.records import Ending, Fact
 from ..english import about_project as project
 from ..english import about_user as person
+from .about_life import kind_of_plan
 from .claims import Claim, Clause, claims, clauses, without_adverbs
-from .dates import kind_of_plan
 from .endings import ending
 from .instructions import instruction
 from .person import first_form, third_person
-from .phrases import Finding, is_passing
-from .slots import slug
+from .phrases import Finding, is_passing, slug
 from .vocabulary import MANY_RELATIONS, ONLY_RELATIONS, PETS, words
 
 _I = re.IGNORECASE

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from ...core.lazy_regex import lazy
-from .phrases import Finding, is_passing, name_in
-from .slots import answer_slot, category_of, choice_slot
+from .phrases import Finding, answer_slot, category_of, choice_slot, is_passing, name_in
 
 _I = re.IGNORECASE
 

@@ -1,4 +1,4 @@
-"""Phrases the rules look at, and what a rule finds. Pure functions."""
+"""Which slot a value fills: "TypeScript" is a language, "light theme" a theme. Pure functions over the vocabulary."""
 
 from __future__ import annotations
 
@@ -7,8 +7,171 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...core.lazy_regex import lazy
-from .slots import head, value_in
-from .vocabulary import DIETS, FAITHS, HEALTH_TRAITS, JOBS, NATIONALITIES, words
+from .vocabulary import (
+    ANSWERS,
+    ATTRIBUTES,
+    CATEGORIES,
+    CATEGORY_NOUNS,
+    DIETS,
+    FAITHS,
+    HEALTH_TRAITS,
+    JOBS,
+    NATIONALITIES,
+    PLAIN_QUALIFIERS,
+    PROJECT_ATTRIBUTES,
+    PROJECT_CHOICES,
+    inverted,
+    words,
+)
+
+_CATEGORY_OF = inverted(CATEGORIES)
+_CATEGORY_NAMED = inverted(CATEGORY_NOUNS)
+_ANSWERS = inverted(ANSWERS)
+_ATTRIBUTE = inverted(ATTRIBUTES)
+_PROJECT_ATTRIBUTE = inverted(PROJECT_ATTRIBUTES)
+_PROJECT_CHOICES = words(PROJECT_CHOICES)
+_PLAIN = words(PLAIN_QUALIFIERS)
+_LONGEST_VALUE = max(len(value.split()) for value in _CATEGORY_OF)
+
+_SPELLED = {
+    value.lower(): value for table in CATEGORIES.values() for value in (part.strip() for part in table.split(","))
+}
+_EVERYDAY = words(
+    "go, r, swift, dart, make, square, express, spring, arc, edge, linear, render, black, solid,"
+    " sketch, notion, signal, cursor, atom, nano,"
+    "crystal, brave, opera, railway, drone, chef, puppet, gin, mint, nord, phoenix, aurora,"
+    " helix, stripe, mac, windows, oracle, zoom, teams,"
+    "julia, ruby, shortcut, slack, rust, elm, rocket, bun, poetry, fish, remix, ember, lit,"
+    " arch, monday, discord, zed, flask, composer, ninja,"
+    "affinity, sentry, snowflake, spanner, cargo, roam, travis, react, jest, chrome, safari,"
+    " parcel, celery, aurora, jasmine, mocha, nose"
+)
+"""Values that are words of every day too: these count only when they are spelled as the table spells them."""
+
+_ANSWERING = lazy(
+    r"\b(?:answer|answers|reply|replies|respond|response|responses|explanation|explanations"
+    r"|explain|write|writing|talk|speak|summaries"
+    r"|summary|format|style|tone|be|keep|messages?|output|outputs|emails?|comments|docs|use)\b",
+    re.IGNORECASE,
+)
+_QUALIFIED = lazy(r"\b(?:for|at|when)\s+(?:the\s+|my\s+|our\s+|all\s+)*([\w\s'-]{2,40})$", re.IGNORECASE)
+_REASON = lazy(
+    r",?\s+(?:because|since|as (?:it|they|we|I|the)|due to|so that|so (?=we|I|it|they)|to (?=cut"
+    r"|avoid|reduce|save|get|make|keep|speed)"
+    r"|in order to|after|over|instead of|rather than|but|although|though|even though|thanks to)\b|[,;(]",
+    re.IGNORECASE,
+)
+_BECAUSE = lazy(r",|;|\s+(?:because|since|due to|so that|so|but|although|though)\b", re.IGNORECASE)
+_SYNONYMS = {
+    "colour": "color",
+    "favorite": "favourite",
+    "tv show": "series",
+    "show": "series",
+    "tv series": "series",
+    "film": "movie",
+}
+
+
+def slug(text: str) -> str:
+    """A name for a part of a key: lower case, words joined by hyphens."""
+    return re.sub(r"[^\w]+", "-", text.lower()).strip("-")[:40]
+
+
+def head(phrase: str) -> str:
+    """A phrase up to its reason, its alternative or its first comma."""
+    found = _REASON.search(phrase)
+    return (phrase[: found.start()] if found else phrase).strip()
+
+
+def value_in(phrase: str) -> tuple[str, str] | None:
+    """The first value in a phrase that the vocabulary knows, and its category."""
+    tokens = [token.strip(",;:!?()\"'").removesuffix(".").removesuffix("'s") for token in phrase.split()[:40]]
+    for start in range(len(tokens)):
+        for length in range(min(_LONGEST_VALUE, len(tokens) - start), 0, -1):
+            value = " ".join(tokens[start : start + length])
+            category = _CATEGORY_OF.get(value.lower())
+            if category is not None and (value.lower() not in _EVERYDAY or value == _SPELLED[value.lower()]):
+                return value, category
+    return None
+
+
+def category_of(phrase: str) -> str | None:
+    """The category of the first known value in a phrase, or the one that it names itself ("our database is …")."""
+    found = value_in(phrase)
+    return found[1] if found else category_named(phrase)
+
+
+def category_named(noun: str) -> str | None:
+    """The category a noun stands for: "db" is a database."""
+    return _CATEGORY_NAMED.get(re.sub(r"^(?:the|our|my|a|an)\s+", "", noun.lower().strip()))
+
+
+def qualifier(phrase: str, category: str) -> str | None:
+    """What a choice is narrowed down to: "Python for scripting" leaves other purposes their own choice."""
+    found = _QUALIFIED.search(_BECAUSE.split(phrase)[0])
+    if found is None or value_in(found[1]) is not None:
+        return None
+    purpose = found[1].lower().strip()
+    purpose = re.split(r"\s+(?:in|on|at|with|by|and|since|now)\s+", purpose)[0]
+    if (
+        purpose in _PLAIN
+        or _CATEGORY_NAMED.get(purpose) == category
+        or " i " in f" {purpose} "
+        or " we " in f" {purpose} "
+    ):
+        return None
+    return slug(purpose)
+
+
+def choice_slot(phrase: str) -> str | None:
+    """The slot that choosing something fills, without its owner: "database", "language/scripting"."""
+    found = value_in(head(phrase))
+    if found is None:
+        return None
+    narrowed = qualifier(phrase, found[1])
+    return f"{found[1]}/{narrowed}" if narrowed else found[1]
+
+
+def choice_key(phrase: str, *, together: bool) -> str | None:
+    """The key that using something fills: the team's, or the user's own where the choice is a personal one."""
+    slot = choice_slot(phrase)
+    if slot is None:
+        return None
+    return f"project/{slot}" if together or slot.split("/")[0] in _PROJECT_CHOICES else f"user/preference/{slot}"
+
+
+def answer_slot(phrase: str) -> str | None:
+    """How answers are wanted: the slot that "keep your answers short" or "answer in Spanish" fills."""
+    if not _ANSWERING.search(phrase):
+        return None
+    spoken = re.search(r"\b(?:in|speak|use)\s+(?:[Ss]imple\s+)?([A-Z]\w+)", phrase)
+    if spoken and _ANSWERS.get(spoken[1].lower()) == "answer-language":
+        return "answer-language"
+    lowered = f" {re.sub(r'[^a-z -]+', ' ', phrase.lower())} "
+    for value, slot in _ANSWERS.items():
+        if slot != "answer-language" and f" {value} " in lowered:
+            return slot
+    return None
+
+
+def attribute_slot(noun: str) -> str | None:
+    """The slot that "my … is" fills, without its owner."""
+    return _ATTRIBUTE.get(noun.lower().strip())
+
+
+def project_attribute_slot(noun: str) -> str | None:
+    """The slot that "our … is" fills, without its owner."""
+    return _PROJECT_ATTRIBUTE.get(noun.lower().strip())
+
+
+def favourite_slot(thing: str, value: str) -> str:
+    """The slot of a favourite: a tool's meets what is said to be preferred, everything else has one of its own."""
+    category = category_named(thing)
+    if category is not None:
+        return f"preference/{category}"
+    thing = re.sub(r"\s+(?:of all time|ever|in the world|right now|these days)$", "", thing.lower().strip())
+    thing = _SYNONYMS.get(thing, thing).replace("colour", "color")
+    return f"favourite/{slug(thing)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,134 @@
-"""The documents of a damaged store, recovered into a new one that takes its place.
-
-What can still be read is written in the ordinary way into a store inside the damaged one's folder, with vectors made anew;
-when it is complete the two change places. A recovery that is interrupted goes on when it is called again.
-"""
+"""What was salvaged from a damaged database, as memories and values of their namespaces. Pure functions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 from ...core.errors import EmbeddingMismatchError, StoreUnavailableError
+from ...core.records import MemoryRecord
 from ...runtime import private_files
-from ...runtime.progress import Progress, progress_of
+from ...runtime.reporting import Progress, progress_of
 from ...storage.chroma.connection import ChromaConnection
-from ...storage.protocol import SHELVES, Entry, Space
-from ...storage.repair.swap_store import replace_damaged, workplace
+from ...storage.chroma.migrations import check_schema, up_to_date_row
+from ...storage.chroma.rows import namespace_of, owner_by_name, readable, to_record
+from ...storage.chroma.values import entries_of, is_head
+from ...storage.protocol import TABLES, Entry, Space, TableName
+from ...storage.repair.startup_repair import replace_damaged, workplace
 from ...storage.stores import EmbeddedStore
-from ...text.embeddings import Embedding
-from ...text.record_vectors import embedded
+from ...text.embeddings import Embedding, embedded
 from ..transfer.export_format import End, Header, Line, NamespaceLine, RecordLine, to_line
-from .finds import Find, Finds, sort_out
-from .salvage import salvage, salvage_collections
+from .salvage import Salvage, SalvagedCollection, SalvagedRow, salvage, salvage_collections
+
+_VALUES = "values"
+
+
+@dataclass
+class Find:
+    """The memories on one table of a namespace."""
+
+    namespace: str
+    table: TableName
+    embedding: str | None = None
+    """The id of what made their vectors, if that is known."""
+    records: dict[str, MemoryRecord] = field(default_factory=dict)
+
+
+@dataclass
+class Finds:
+    """All that was found."""
+
+    tables: list[Find] = field(default_factory=list)
+    values: dict[str, dict[tuple[Space, str], Entry]] = field(default_factory=dict)
+    """By namespace."""
+    leftovers: list[dict[str, Any]] = field(default_factory=list)
+    """Rows that can be read, but are no memories of ours: of others, of nobody, or without what makes a memory of them."""
+    missing: int = 0
+    """How many memories and values are known to have been there besides."""
+    may_hold_deleted: bool = False
+    """Whether it could not be told for certain what had been deleted."""
+
+    @property
+    def embeddings(self) -> list[str]:
+        """The ids of what made the vectors, as far as they are known."""
+        return sorted({find.embedding for find in self.tables if find.embedding is not None})
+
+
+def sort_out(salvage: Salvage) -> Finds:
+    """Tell what was salvaged apart.
+
+    Raises:
+        SchemaVersionError: Some of it was written by a newer version.
+    """
+    finds = Finds(leftovers=_leftovers(None, salvage.strays), may_hold_deleted=salvage.may_hold_deleted)
+    tables: dict[tuple[str, TableName], Find] = {}
+    for collection in salvage.collections:
+        owner = _owner(collection)
+        if collection.metadata.get("apm_unfinished"):
+            continue  # a copy; the original is complete
+        if owner is None:
+            finds.leftovers += _leftovers(collection, collection.rows.values())
+            continue
+        namespace, table = owner
+        if "apm_schema" in collection.metadata:
+            check_schema(collection.metadata, namespace)
+        if table == _VALUES:
+            _take_values(finds, namespace, collection)
+        else:
+            name = cast(TableName, table)
+            find = tables.setdefault((namespace, name), Find(namespace, name))
+            _take_records(finds, find, collection)
+    finds.tables = [find for find in tables.values() if find.records]
+    return finds
+
+
+def _take_records(finds: Finds, find: Find, collection: SalvagedCollection) -> None:
+    find.embedding = find.embedding or collection.metadata.get("apm_embedding")
+    for id, row in collection.rows.items():
+        record = _record(find, row, collection)
+        if record is not None:
+            find.records[id] = record
+        else:
+            finds.missing += 1
+            finds.leftovers += _leftovers(collection, [row])
+
+
+def _take_values(finds: Finds, namespace: str, collection: SalvagedCollection) -> None:
+    entries, used = entries_of({id: row.metadata for id, row in collection.rows.items()})
+    unused = {id: row for id, row in collection.rows.items() if id not in used}
+    if entries:
+        finds.values.setdefault(namespace, {}).update(entries)
+    finds.missing += sum(map(is_head, unused))
+    finds.leftovers += _leftovers(collection, unused.values())
+
+
+def _record(find: Find, row: SalvagedRow, collection: SalvagedCollection) -> MemoryRecord | None:
+    """The memory of a row, if both its text and its fields are left."""
+    if row.id is None or row.document is None or "record" not in row.metadata:
+        return None
+    try:
+        metadata = up_to_date_row(row.metadata, collection.metadata, find.table)
+        return to_record(find.namespace, row.id, row.document, metadata)
+    except (KeyError, TypeError, ValueError):  # what was overwritten may still be text
+        return None
+
+
+def _owner(collection: SalvagedCollection) -> tuple[str, str] | None:
+    """Namespace and table of a collection of ours."""
+    namespace, table = namespace_of(collection.metadata), collection.metadata.get("apm_shelf")
+    if namespace is None or table not in (*TABLES, _VALUES):
+        return owner_by_name(collection.name or "")
+    return namespace, table
+
+
+def _leftovers(collection: SalvagedCollection | None, rows: Iterable[SalvagedRow]) -> list[dict[str, Any]]:
+    """Rows of which anything is left, as JSON."""
+    place = {} if collection is None else {"collection": collection.name or collection.id, **collection.metadata}
+    return [{**place, "id": row.id, "metadata": readable(row.metadata, row.document)} for row in rows if row.metadata]
+
 
 _PAGE = 64
 _LEFTOVERS = "leftovers.jsonl"
@@ -46,8 +152,8 @@ class Recovery:
 async def recorded_embeddings(connection: ChromaConnection) -> list[str]:
     """The ids of the embeddings with which a damaged store was written, as far as it still says so."""
     collections = await connection.on_folder(salvage_collections)
-    shelves = [collection.metadata for collection in collections if collection.metadata.get("apm_shelf") in SHELVES]
-    return sorted({str(shelf["apm_embedding"]) for shelf in shelves if "apm_embedding" in shelf})
+    tables = [collection.metadata for collection in collections if collection.metadata.get("apm_shelf") in TABLES]
+    return sorted({str(table["apm_embedding"]) for table in tables if "apm_embedding" in table})
 
 
 async def recover(connection: ChromaConnection, embedding: Embedding, progress: Progress) -> Recovery | None:
@@ -65,10 +171,10 @@ async def recover(connection: ChromaConnection, embedding: Embedding, progress: 
             f"The memories of the damaged store were embedded with {' and '.join(map(repr, finds.embeddings))}, not with "
             f"{embedding.id!r}. Nothing was changed. Repair it with the embedding that its agents use."
         )
-    if not (finds.shelves or finds.values or finds.leftovers):
+    if not (finds.tables or finds.values or finds.leftovers):
         return None
-    ours = [find for find in finds.shelves if find.embedding in (None, embedding.id)]
-    others = [find for find in finds.shelves if find.embedding not in (None, embedding.id)]
+    ours = [find for find in finds.tables if find.embedding in (None, embedding.id)]
+    others = [find for find in finds.tables if find.embedding not in (None, embedding.id)]
     await _build(EmbeddedStore(place), ours, finds.values, embedding, progress)
     damaged = await connection.on_folder(lambda folder: _exchange(folder, place, purpose, finds.leftovers, others))
     recovered = sum(len(find.records) for find in ours) + sum(map(len, finds.values.values()))
@@ -77,25 +183,25 @@ async def recover(connection: ChromaConnection, embedding: Embedding, progress: 
 
 async def _build(
     store: EmbeddedStore,
-    shelves: Sequence[Find],
+    tables: Sequence[Find],
     values: Mapping[str, Mapping[tuple[Space, str], Entry]],
     embedding: Embedding,
     progress: Progress,
 ) -> None:
     """Write what was found into a new store, or go on with that."""
     connection = store.connect()
-    total = sum(len(find.records) for find in shelves) + sum(map(len, values.values()))
+    total = sum(len(find.records) for find in tables) + sum(map(len, values.values()))
     try:
         await connection.prepare()
         async with progress_of(total, "Recovering", progress) as done:
-            for find in shelves:
-                shelf = connection.shelf(find.namespace, find.shelf, embedding.id)
-                there = set(await shelf.ids())
+            for find in tables:
+                table = connection.table(find.namespace, find.table, embedding.id)
+                there = set(await table.ids())
                 done(len(there))
                 records = [record for id, record in find.records.items() if id not in there]
                 for start in range(0, len(records), _PAGE):
                     page = records[start : start + _PAGE]
-                    await shelf.add(page, await embedded(page, embedding))
+                    await table.add(page, await embedded(page, embedding))
                     done(len(page))
             for namespace, entries in values.items():
                 for (space, name), entry in entries.items():
@@ -118,13 +224,13 @@ def _exchange(folder: Path, new: Path, purpose: str, leftovers: Sequence[object]
     return replace_damaged(folder, new)
 
 
-def _exported(shelves: Sequence[Find]) -> Iterator[Line]:
+def _exported(tables: Sequence[Find]) -> Iterator[Line]:
     """Memories as `import_memories` takes them."""
-    count = sum(len(find.records) for find in shelves)
+    count = sum(len(find.records) for find in tables)
     yield Header(count)
-    for find in shelves:
-        yield NamespaceLine(find.namespace, {find.shelf: str(find.embedding)})
-        yield from (RecordLine(find.shelf, record) for record in find.records.values())
+    for find in tables:
+        yield NamespaceLine(find.namespace, {find.table: str(find.embedding)})
+        yield from (RecordLine(find.table, record) for record in find.records.values())
     yield End(count)
 
 
@@ -139,6 +245,6 @@ def _account(finds: Finds, ours: Sequence[Find], others: Sequence[Find], damaged
         yield f"What is left of {len(finds.leftovers)} rows that could not be put back is in {damaged / _LEFTOVERS}."
     for find in others:
         yield (
-            f"Left {len(find.records)} memories of {find.shelf} of {find.namespace!r}, which were embedded with "
+            f"Left {len(find.records)} memories of {find.table} of {find.namespace!r}, which were embedded with "
             f"{find.embedding!r}, in {damaged / _OTHERS}: import that file with this embedding."
         )

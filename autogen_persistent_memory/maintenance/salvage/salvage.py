@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ...storage.repair.hnsw_files import read_index
-from ...storage.repair.inspection import DATABASE, SEGMENT
-from .damaged_sqlite import DamagedDatabase
-from .sqlite_pages import Lost, Row
+from ...storage.repair.inspect import DATABASE, SEGMENT
+from .damaged_sqlite import DamagedDatabase, Lost, Row
 
 Metadata = dict[str, Any]
 _DOCUMENT = "chroma:document"

@@ -17,8 +17,10 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from typing import Any, TypeVar, get_args
 
-from ...core import limits
+from ...core import checks as limits
 from ...core.checks import (
+    MAX_KEY,
+    MAX_SOURCE,
     check_flag,
     check_kind,
     check_metadata,
@@ -31,11 +33,10 @@ from ...core.checks import (
     require_text,
 )
 from ...core.errors import PersistentMemoryError, SchemaVersionError
-from ...core.limits import MAX_KEY, MAX_SOURCE
 from ...core.records import JSON, MIME_TYPES, MemoryRecord, Origin
 from ...runtime.threads import importing
 from ...storage.chroma.migrations import schema_version
-from ...storage.protocol import SHELVES, Entry, ShelfName, Space
+from ...storage.protocol import TABLES, Entry, Space, TableName
 from ...text.embeddings import Vector
 
 T = TypeVar("T")
@@ -57,15 +58,15 @@ class NamespaceLine:
     """A namespace begins."""
 
     namespace: str
-    embeddings: Mapping[ShelfName, str]
-    """The ids of the embeddings that made the vectors of its shelves."""
+    embeddings: Mapping[TableName, str]
+    """The ids of the embeddings that made the vectors of its tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLine:
-    """A memory, on a shelf."""
+    """A memory, on a table."""
 
-    shelf: ShelfName
+    table: TableName
     record: MemoryRecord
     vector: Vector | None = None
 
@@ -99,7 +100,7 @@ def _to_json(line: Line) -> dict[str, Any]:
     if isinstance(line, RecordLine):
         record = {item.name: _plain(getattr(line.record, item.name)) for item in fields(MemoryRecord)}
         vector = {} if line.vector is None else {"vector": _packed(line.vector)}
-        return {"type": "record", "shelf": line.shelf, **record, **vector}
+        return {"type": "record", "shelf": line.table, **record, **vector}
     if isinstance(line, ValueLine):
         at = {} if line.entry.at is None else {"at": _plain(line.entry.at)}
         place = {"namespace": line.namespace, "space": line.space, "name": line.name}
@@ -184,12 +185,12 @@ def _namespace_line(given: _Fields) -> NamespaceLine:
 
 
 def _record_line(given: _Fields) -> RecordLine:
-    shelf = given.take("shelf", _shelf)
+    table = given.take("shelf", _table)
     known = {name: given.take(name, check) for name, check in _FIELDS.items() if name in given or name in _REQUIRED}
     record = MemoryRecord(**{"updated_at": known["created_at"], **known})
     if record.mime_type == JSON:
         decode_json(record.content)
-    line = RecordLine(shelf, record, given.take_if_there("vector", _unpacked))
+    line = RecordLine(table, record, given.take_if_there("vector", _unpacked))
     given.end()
     return line
 
@@ -290,14 +291,14 @@ def _session(value: object, name: str) -> str:
     return check_session(value)
 
 
-def _shelf(value: object, name: str) -> ShelfName:
-    shelf: ShelfName = _one_of(SHELVES)(value, name)
-    return shelf
+def _table(value: object, name: str) -> TableName:
+    table: TableName = _one_of(TABLES)(value, name)
+    return table
 
 
-def _embeddings(value: object, name: str) -> Mapping[ShelfName, str]:
+def _embeddings(value: object, name: str) -> Mapping[TableName, str]:
     return {
-        _shelf(shelf, "each shelf"): require_text(id, "each embedding") for shelf, id in _object(value, name).items()
+        _table(table, "each shelf"): require_text(id, "each embedding") for table, id in _object(value, name).items()
     }
 
 

@@ -9,11 +9,10 @@ from functools import partial
 
 from ...core.errors import PersistentMemoryError
 from ...core.records import MemoryRecord
-from ...retrieval.namespace import Holdings
+from ...retrieval.namespace import NamespaceData
 from ...runtime.threads import in_thread
-from ...storage.protocol import Connection, ShelfName
-from ...text.embeddings import Embedding, Vectors
-from ...text.record_vectors import embedded
+from ...storage.protocol import Connection, TableName
+from ...text.embeddings import Embedding, Vectors, embedded
 from .export_format import End, Line, NamespaceLine, RecordLine, ValueLine, from_line
 
 _WRITE_BATCH = 64
@@ -23,8 +22,8 @@ _REMEDY = (
 )
 
 
-class Intake:
-    """What is being imported, in batches of one shelf."""
+class Importer:
+    """What is being imported, in batches of one table."""
 
     def __init__(
         self,
@@ -40,9 +39,9 @@ class Intake:
         self._renamed = renamed
         self._done = done
         self._came_from: dict[str, str] = {}
-        self._made_by: dict[str, Mapping[ShelfName, str]] = {}
+        self._made_by: dict[str, Mapping[TableName, str]] = {}
         self._batch: list[RecordLine] = []
-        self._holdings: tuple[str, Holdings] | None = None
+        self._namespace_data: tuple[str, NamespaceData] | None = None
 
     async def take_page(self, page: Sequence[str | bytes], before: int) -> None:
         """Take in lines of the file, of which so many came before. If one is no good, those before it are stored."""
@@ -63,7 +62,7 @@ class Intake:
         elif isinstance(line, RecordLine):
             record = replace(line.record, namespace=self._place(number, line.record.namespace))
             if len(self._batch) == _WRITE_BATCH or (
-                self._batch and not _belong_together(self._batch[0], line.shelf, record)
+                self._batch and not _belong_together(self._batch[0], line.table, record)
             ):
                 await self.finish_batch()
             self._batch.append(replace(line, record=record))
@@ -75,32 +74,34 @@ class Intake:
         batch, self._batch = self._batch, []
         if not batch:
             return
-        namespace, shelf = batch[0].record.namespace, batch[0].shelf
-        holdings = self._holdings_of(namespace)
+        namespace, table = batch[0].record.namespace, batch[0].table
+        namespace_data = self._holdings_of(namespace)
         latest: dict[str, RecordLine] = {}
         for line in batch:
             if _is_later(line.record, latest[line.record.id].record if line.record.id in latest else None):
                 latest[line.record.id] = line
-        lines = [line for group in await _news(holdings, shelf, latest.values()) for line in group]
+        lines = [line for group in await _news(namespace_data, table, latest.values()) for line in group]
         vectors = await self._vectors(lines)
         vector_of = {line.record.id: vector for line, vector in zip(lines, vectors, strict=True)}
 
         async def store() -> int:
-            missing, changed = await _news(holdings, shelf, lines)
+            missing, changed = await _news(namespace_data, table, lines)
             for news, are_new in ((missing, True), (changed, False)):
                 records = [line.record for line in news]
-                await holdings.adopt(shelf, records, [vector_of[record.id] for record in records], are_new=are_new)
+                await namespace_data.adopt(
+                    table, records, [vector_of[record.id] for record in records], are_new=are_new
+                )
             return len(missing) + len(changed)
 
         if lines:
-            self.written += await holdings.as_a_whole(store)
+            self.written += await namespace_data.as_a_whole(store)
         self._done(len(batch))
 
     async def _vectors(self, lines: Sequence[RecordLine]) -> Vectors:
         """The vectors in the file where our embedding made them, else new ones."""
 
         def is_ours(line: RecordLine) -> bool:
-            made_by = self._made_by.get(line.record.namespace, {}).get(line.shelf)
+            made_by = self._made_by.get(line.record.namespace, {}).get(line.table)
             return line.vector is not None and made_by == self._embedding.id
 
         new = iter(await embedded([line.record for line in lines if not is_ours(line)], self._embedding))
@@ -123,19 +124,19 @@ class Intake:
             )
         return place
 
-    def _holdings_of(self, namespace: str) -> Holdings:
-        if self._holdings is None or self._holdings[0] != namespace:
+    def _holdings_of(self, namespace: str) -> NamespaceData:
+        if self._namespace_data is None or self._namespace_data[0] != namespace:
             embed = partial(embedded, embedding=self._embedding)
-            self._holdings = namespace, Holdings(namespace, self._connection, self._embedding.id, embed)
-        return self._holdings[1]
+            self._namespace_data = namespace, NamespaceData(namespace, self._connection, self._embedding.id, embed)
+        return self._namespace_data[1]
 
 
 async def _news(
-    holdings: Holdings, shelf: ShelfName, lines: Iterable[RecordLine]
+    namespace_data: NamespaceData, table: TableName, lines: Iterable[RecordLine]
 ) -> tuple[list[RecordLine], list[RecordLine]]:
     """Those that are not there, and those that changed later than what is."""
     by_id = {line.record.id: line for line in lines}
-    there = {record.id: record for record in await holdings.shelf(shelf).get(list(by_id))}
+    there = {record.id: record for record in await namespace_data.table(table).get(list(by_id))}
     missing = [line for id, line in by_id.items() if id not in there]
     return missing, [by_id[id] for id, record in there.items() if _is_later(by_id[id].record, record)]
 
@@ -149,8 +150,8 @@ def _changed(record: MemoryRecord) -> tuple[datetime, bool, int]:
     return max(time for time in times if time is not None), record.superseded_by is not None, record.uses
 
 
-def _belong_together(line: RecordLine, shelf: ShelfName, record: MemoryRecord) -> bool:
-    return line.shelf == shelf and line.record.namespace == record.namespace
+def _belong_together(line: RecordLine, table: TableName, record: MemoryRecord) -> bool:
+    return line.table == table and line.record.namespace == record.namespace
 
 
 def _parsed(page: Sequence[str | bytes], before: int) -> tuple[list[tuple[int, Line]], BadLineError | None]:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from ...core import limits
+from ...core import checks as limits
 from ...core.errors import PersistentMemoryError
 from ...runtime import private_files
 from ...runtime.threads import in_thread

@@ -7,15 +7,14 @@ from contextlib import aclosing
 from functools import partial
 from typing import get_args
 
-from ...core.checks import check_flag
+from ...core.checks import check_flag, check_namespace
 from ...core.errors import PersistentMemoryError
-from ...runtime.progress import Progress, progress_of
+from ...runtime.reporting import Progress, progress_of
 from ...runtime.threads import in_thread
-from ...storage.protocol import Connection, MemoryStore, ShelfName, Space
+from ...storage.protocol import Connection, MemoryStore, Space, TableName
 from ...text.embeddings import Embedding, MiniLMEmbedding
 from .export_format import End, Header, Line, NamespaceLine, RecordLine, ValueLine, from_line, to_line
-from .importer import Intake
-from .namespace_patterns import check_pattern, is_meant, renaming
+from .importer import Importer
 from .streams import File, pages_of_lines, writing_lines
 
 _SPACES: tuple[Space, ...] = get_args(Space)
@@ -59,7 +58,7 @@ async def export_memories(
         total = 0
         for namespace, made_by in embeddings.items():
             total += sum([len(await connection.values(namespace).names(space)) for space in _SPACES])
-            total += sum([await connection.shelf(namespace, name, id).size() for name, id in made_by.items()])
+            total += sum([await connection.table(namespace, name, id).size() for name, id in made_by.items()])
         async with progress_of(total, "Exporting", progress) as done, writing_lines(file) as write_lines:
             count = 0
 
@@ -89,15 +88,15 @@ async def _export_namespace(
 ) -> None:
     await write([described])
     for name, embedding_id in described.embeddings.items():
-        shelf = connection.shelf(described.namespace, name, embedding_id)
+        table = connection.table(described.namespace, name, embedding_id)
         seen: set[str] = set()
         for _ in range(1 if connection.exclusive else _ROUNDS):  # what other processes add may replace what was read
-            ids = [id for id in await shelf.ids() if id not in seen]
+            ids = [id for id in await table.ids() if id not in seen]
             seen.update(ids)
             for start in range(0, len(ids), _READ_PAGE):  # by ids: pages by offset get slower and slower
                 page = ids[start : start + _READ_PAGE]
-                records = await shelf.get(page)
-                vector_of = await shelf.vectors(page) if with_vectors else {}
+                records = await table.get(page)
+                vector_of = await table.vectors(page) if with_vectors else {}
                 await write(RecordLine(name, record, vector_of.get(record.id)) for record in records)
     values = connection.values(described.namespace)
     for space in _SPACES:
@@ -145,7 +144,7 @@ async def import_memories(
             page: Sequence[str | bytes] = await anext(pages, [])
             header = await in_thread(partial(_header_of, page))
             async with progress_of(header.count, "Importing", progress) as done:
-                work = Intake(connection, embedding or MiniLMEmbedding(), renamed, done)
+                work = Importer(connection, embedding or MiniLMEmbedding(), renamed, done)
                 number = 0
                 while page:
                     await work.take_page(page, number)
@@ -177,8 +176,8 @@ def _header_of(page: Sequence[str | bytes]) -> Header:
 
 
 def _chosen(
-    embeddings: Mapping[str, Mapping[ShelfName, str]], wanted: Sequence[str] | None
-) -> dict[str, Mapping[ShelfName, str]]:
+    embeddings: Mapping[str, Mapping[TableName, str]], wanted: Sequence[str] | None
+) -> dict[str, Mapping[TableName, str]]:
     for pattern in wanted or ():
         if not any(is_meant(namespace, pattern) for namespace in embeddings):
             raise PersistentMemoryError(
@@ -190,3 +189,42 @@ def _chosen(
         for namespace in sorted(embeddings)
         if wanted is None or any(is_meant(namespace, pattern) for pattern in wanted)
     }
+
+
+def is_meant(namespace: str, pattern: str) -> bool:
+    """Whether it is the namespace that is named, or one below the path that ends with a slash."""
+    return namespace == pattern or (pattern.endswith("/") and namespace.startswith(pattern))
+
+
+def check_pattern(pattern: object) -> str:
+    """A namespace, or one with a slash at its end, which means all below it.
+
+    Raises:
+        NamespaceError: It is neither.
+    """
+    if isinstance(pattern, str) and pattern.endswith("/"):
+        return check_namespace(pattern[:-1]) + "/"
+    return check_namespace(pattern)
+
+
+def renaming(rename: Mapping[str, str]) -> Callable[[str], str]:
+    """A function from old to new names. Of several that apply, the longest counts.
+
+    Raises:
+        ValueError: What is wrong with them.
+    """
+    pairs = {check_pattern(old): check_pattern(new) for old, new in rename.items()}
+    for old, new in pairs.items():
+        if old.endswith("/") != new.endswith("/"):
+            raise ValueError(
+                f"rename={{{old!r}: {new!r}}} mixes a namespace and a path; end both with a slash, or neither."
+            )
+
+    def renamed(namespace: str) -> str:
+        applicable = [old for old in pairs if is_meant(namespace, old)]
+        if not applicable:
+            return namespace
+        old = max(applicable, key=len)
+        return pairs[old] + namespace[len(old) :]
+
+    return renamed

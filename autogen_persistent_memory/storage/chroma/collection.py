@@ -33,13 +33,13 @@ class Caller(Protocol):
 
 
 class NamespaceCollection:
-    """The collection for one shelf of a namespace, in cosine space. Its metadata says what wrote it."""
+    """The collection for one table of a namespace, in cosine space. Its metadata says what wrote it."""
 
-    def __init__(self, call: Caller, namespace: str, shelf: str, embedding_id: str) -> None:
+    def __init__(self, call: Caller, namespace: str, table: str, embedding_id: str) -> None:
         self._call = call
         self._namespace = namespace
-        self._identity = collection_metadata(namespace, shelf, embedding_id)
-        self._name = collection_name(namespace, shelf)
+        self._identity = collection_metadata(namespace, table, embedding_id)
+        self._name = collection_name(namespace, table)
         self._rebuilt_name = f"{self._name}.rebuilt"
         self._found: Collection | None = None
         self._found_by: ClientAPI | None = None

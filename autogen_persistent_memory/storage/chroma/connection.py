@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..availability import Breaker
+from ..availability import CircuitBreaker
 from ..outbox import Outbox
-from ..protocol import ShelfName, Stored
-from .record_rows import ChromaShelf
+from ..protocol import Stored, TableName
+from .embedded import Folder
+from .record_rows import ChromaRecordTable
 from .rows import namespace_of, stored_of
-from .shared_client import ClientLine, ClientSource, closed_meanwhile, join_line
-from .sources import Folder
+from .shared_client import ClientSource, SharedClient, closed_meanwhile, join_shared_client
 from .values import ChromaValues
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
 
-    from ..repair.inspection import Inspection
+    from ..repair.inspect import Inspection
     from ..repair.startup_repair import VectorRepair
 
 T = TypeVar("T")
@@ -33,15 +33,15 @@ class ChromaConnection:
 
     def __init__(self, source: ClientSource) -> None:
         self._source = source
-        self._line: ClientLine | None = None
+        self._line: SharedClient | None = None
         self._calls = 0
         self._is_closed = False
 
     async def prepare(self) -> None:
         await (await self._joined()).prepare(self)
 
-    def shelf(self, namespace: str, name: ShelfName, embedding_id: str) -> ChromaShelf:
-        return ChromaShelf(self._call, namespace, name, embedding_id, self._repair)
+    def table(self, namespace: str, name: TableName, embedding_id: str) -> ChromaRecordTable:
+        return ChromaRecordTable(self._call, namespace, name, embedding_id, self._repair)
 
     def values(self, namespace: str) -> ChromaValues:
         return ChromaValues(self._call, namespace, self.lock)
@@ -52,14 +52,14 @@ class ChromaConnection:
 
     async def inventory(self) -> list[Stored]:
         found = await self._call(_metadata_of_collections)
-        return sorted(filter(None, map(stored_of, found)), key=lambda stored: (stored.namespace, stored.shelf))
+        return sorted(filter(None, map(stored_of, found)), key=lambda stored: (stored.namespace, stored.table))
 
-    async def embeddings(self) -> dict[str, dict[ShelfName, str]]:
-        found: dict[str, dict[ShelfName, str]] = {}
+    async def embeddings(self) -> dict[str, dict[TableName, str]]:
+        found: dict[str, dict[TableName, str]] = {}
         for stored in await self.inventory():
             made_by = found.setdefault(stored.namespace, {})
-            if stored.shelf != "values":
-                made_by[stored.shelf] = stored.embedding
+            if stored.table != "values":
+                made_by[stored.table] = stored.embedding
         return found
 
     async def alone(self, work: Callable[[], T]) -> T:
@@ -106,7 +106,7 @@ class ChromaConnection:
         return self._source.local
 
     @property
-    def breaker(self) -> Breaker:
+    def breaker(self) -> CircuitBreaker:
         return self._source.breaker
 
     def outbox(self, namespace: str) -> Outbox | None:
@@ -134,16 +134,16 @@ class ChromaConnection:
         folder = (await self._joined()).source.folder
         return None if folder is None else folder.repair
 
-    async def _joined(self) -> ClientLine:
+    async def _joined(self) -> SharedClient:
         if self._is_closed:
             raise closed_meanwhile()
         if self._line is None:
-            self._line = await join_line(self._source, self)
+            self._line = await join_shared_client(self._source, self)
         return self._line
 
 
 def _survey(client: ClientAPI) -> Inspection:
-    from ..repair.survey import survey
+    from ..repair.inspect import survey
 
     return survey(client)
 

@@ -36,7 +36,7 @@ class Migration(NamedTuple):
 
     name: str
     """What it does, in words joined by dashes. Recorded in the stores, so it stays for ever."""
-    shelves: tuple[str, ...]
+    tables: tuple[str, ...]
     """Which collections it changes: profile, session, values."""
     change: Callable[[Metadata], Metadata]
     """The metadata of a row as it is to be."""
@@ -44,7 +44,7 @@ class Migration(NamedTuple):
 
 MIGRATIONS: list[Migration] = [
     # Rows that are there stay as they are; but an older version would see only the beginnings of new long ones.
-    Migration("pack-the-rest-of-long-contents", shelves=(), change=dict),
+    Migration("pack-the-rest-of-long-contents", tables=(), change=dict),
 ]
 """In the order in which they are made; only ever appended to."""
 
@@ -80,7 +80,7 @@ def check_schema(metadata: Mapping[str, Any] | None, namespace: str) -> None:
         )
 
 
-def migrated(client: ClientAPI, collection: Collection, shelf: str) -> Collection:
+def migrated(client: ClientAPI, collection: Collection, table: str) -> Collection:
     """The collection, after all migrations that were still to be made to it. Blocks."""
     if not _outstanding(collection.metadata):
         return collection
@@ -90,16 +90,16 @@ def migrated(client: ClientAPI, collection: Collection, shelf: str) -> Collectio
             logger.info("Bringing collection %s up to date: %s", collection.name, migration.name)
             made = _made(collection.metadata)
             collection.modify(metadata=dict(collection.metadata) | {_SCHEMA: schema_version()})
-            if shelf in migration.shelves:
+            if table in migration.tables:
                 _change_rows(collection, migration.change)
             collection.modify(metadata=dict(collection.metadata) | _stamp([*made, migration.name]))
     return collection
 
 
-def up_to_date_row(row: Metadata, metadata: Mapping[str, Any], shelf: str) -> Metadata:
+def up_to_date_row(row: Metadata, metadata: Mapping[str, Any], table: str) -> Metadata:
     """A row of a collection with that metadata, after all migrations that were still to be made to it."""
     for migration in _outstanding(metadata):
-        row = migration.change(row) if shelf in migration.shelves else row
+        row = migration.change(row) if table in migration.tables else row
     return row
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ...core.errors import StoreUnavailableError
 from ...core.records import MemoryRecord, Selection
 from ...text.embeddings import Vector, Vectors
-from ..protocol import Embed, Near, ShelfName
+from ..protocol import Embed, Near, TableName
 from .chroma_compat import bare_collection
 from .collection import Caller, NamespaceCollection, delete_rows, get_collection, vectors_of
 from .rows import Metadata, to_metadata, to_new_row, to_record, to_row, to_usage, to_where
@@ -40,14 +40,14 @@ _SAME = 0.99
 """How alike two vectors of the same text are at least, also where an embedding answers a little differently each time."""
 
 
-class ChromaShelf(NamespaceCollection):
+class ChromaRecordTable(NamespaceCollection):
     """The records of a namespace, profile or sessions, in a collection of their own."""
 
     def __init__(
         self,
         call: Caller,
         namespace: str,
-        name: ShelfName,
+        name: TableName,
         embedding_id: str,
         repair: Callable[[], Awaitable[VectorRepair | None]],
     ) -> None:

@@ -41,15 +41,15 @@ _DOCUMENT = "chroma:document"
 Metadata = dict[str, Any]
 
 
-def collection_name(namespace: str, shelf: str) -> str:
+def collection_name(namespace: str, table: str) -> str:
     """A valid Chroma name: readable as far as that goes, and unique for the namespace by its hash."""
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", namespace)[:40].strip("-_") or "x"
-    return f"{_PREFIX}.{slug}.{hashlib.sha256(namespace.encode()).hexdigest()[:32]}.{shelf}"
+    return f"{_PREFIX}.{slug}.{hashlib.sha256(namespace.encode()).hexdigest()[:32]}.{table}"
 
 
-def collection_metadata(namespace: str, shelf: str, embedding_id: str) -> Metadata:
+def collection_metadata(namespace: str, table: str, embedding_id: str) -> Metadata:
     """What a collection says of itself."""
-    identity = {"apm_namespace": namespace, "apm_shelf": shelf, "apm_embedding": embedding_id}
+    identity = {"apm_namespace": namespace, "apm_shelf": table, "apm_embedding": embedding_id}
     return up_to_date_stamp() | identity
 
 
@@ -60,15 +60,15 @@ def namespace_of(metadata: Mapping[str, Any] | None) -> str | None:
 
 
 def owner_by_name(name: str) -> tuple[str, str] | None:
-    """Namespace and shelf of a collection that does not say so any more, if they can be guessed; the hash proves a guess."""
-    prefix, slug, _, shelf = name.split(".") if name.count(".") == 3 else ("", "", "", "")
+    """Namespace and table of a collection that does not say so any more, if they can be guessed; the hash proves a guess."""
+    prefix, slug, _, table = name.split(".") if name.count(".") == 3 else ("", "", "", "")
     if prefix != _PREFIX:
         return None
     first, *words = slug.split("-")
     for marks in islice(product("-/.:@ ", repeat=len(words)), _MOST_GUESSES):
         namespace = first + "".join(mark + word for mark, word in zip(marks, words))
-        if collection_name(namespace, shelf) == name:
-            return namespace, shelf
+        if collection_name(namespace, table) == name:
+            return namespace, table
     return None
 
 

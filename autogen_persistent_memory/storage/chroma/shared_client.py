@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from ...core.errors import EmbeddingMismatchError, PersistentMemoryError, StoreLockedError, StoreUnavailableError
 from ...runtime.locks import CrossLoopLock
 from ...runtime.threads import DaemonPool, importing
-from ...text.disclosure import caused_by
-from ..availability import Breaker
+from ...text.redaction import caused_by
+from ..availability import CircuitBreaker
 from ..outbox import Outbox
 from .write_log import BlockedStoreError, is_blocked
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
 
-    from ..repair.inspection import Inspection
+    from ..repair.inspect import Inspection
     from ..repair.startup_repair import VectorRepair
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class ClientSource(Protocol):
         """The folder that this process has the store in, if it is in one."""
 
     @property
-    def breaker(self) -> Breaker:
+    def breaker(self) -> CircuitBreaker:
         """Whether it can be reached."""
 
     def outbox(self, namespace: str) -> Outbox | None:
@@ -93,7 +93,7 @@ class ClientSource(Protocol):
         """What is wrong and what to do next, when Chroma raised this."""
 
 
-class ClientLine:
+class SharedClient:
     """All that the memories of this process share of one store."""
 
     def __init__(self, source: ClientSource) -> None:
@@ -319,34 +319,34 @@ def collections_used(client: ClientAPI) -> set[str]:
 
 
 _forked_from: int | None = None
-_lines: dict[tuple[str, ...], ClientLine] = {}
-_lines_mutex = threading.Lock()
+_shared_clients: dict[tuple[str, ...], SharedClient] = {}
+_shared_clients_mutex = threading.Lock()
 _finders = DaemonPool(4, "autogen-memory-open")
 _closers = DaemonPool(4, "autogen-memory-close", finishes=True)
 
 
 def _after_fork() -> None:
     """In a forked child: forget the parent's clients, and remember if there were any, since Chroma's are shared."""
-    global _forked_from, _lines_mutex
-    if any(line.is_open for line in _lines.values()):
+    global _forked_from, _shared_clients_mutex
+    if any(line.is_open for line in _shared_clients.values()):
         _forked_from = os.getppid()
-    _lines.clear()
-    _lines_mutex = threading.Lock()
+    _shared_clients.clear()
+    _shared_clients_mutex = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-async def join_line(source: ClientSource, user: object) -> ClientLine:
+async def join_shared_client(source: ClientSource, user: object) -> SharedClient:
     """The line to this store, with one user more."""
-    return await asyncio.get_running_loop().run_in_executor(_finders, _join_line, source, user)
+    return await asyncio.get_running_loop().run_in_executor(_finders, _join_shared_client, source, user)
 
 
-def _join_line(source: ClientSource, user: object) -> ClientLine:
+def _join_shared_client(source: ClientSource, user: object) -> SharedClient:
     identity = source.identity()
-    with _lines_mutex:
-        line = _lines.setdefault(identity, ClientLine(source))
+    with _shared_clients_mutex:
+        line = _shared_clients.setdefault(identity, SharedClient(source))
     line.join(user)
     return line
 

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...core.checks import MAX_TAGS
 from ...core.errors import StoreUnavailableError
-from ...core.limits import MAX_TAGS
 
 if TYPE_CHECKING:
     import sqlite3

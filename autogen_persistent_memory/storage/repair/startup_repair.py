@@ -8,6 +8,7 @@ in threads, by whoever owns the folder.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -27,7 +28,7 @@ from ...runtime import private_files
 from ..chroma.chroma_compat import bare_collection
 from ..chroma.write_log import cut_tags
 from .hnsw_files import INDEX_FILES, read_index
-from .inspection import (
+from .inspect import (
     DATABASE,
     InspectedCollection,
     Inspection,
@@ -37,10 +38,10 @@ from .inspection import (
     read_database,
     segment_folders,
 )
-from .swap_store import finish_replacement
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
+
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -62,7 +63,7 @@ class VectorRepair:
     """Whose vectors have to be made by their embedding."""
 
 
-class Mending:
+class StartupRepair:
     """Looks after one folder, from before it is opened until after it is closed."""
 
     def __init__(self, folder: Path) -> None:
@@ -244,7 +245,7 @@ def restore(
 
 def _remaining_vectors(folder: Path, collection: InspectedCollection) -> dict[str, Any]:
     """The vectors of rows without one: in what was set aside now, or earlier by a process that was then killed."""
-    if collection.shelf == "values":
+    if collection.table == "values":
         return dict.fromkeys(collection.unindexed, VALUES_VECTOR)
     found: dict[str, Any] = {}
     for backup in backups(folder):
@@ -257,7 +258,7 @@ def _remaining_vectors(folder: Path, collection: InspectedCollection) -> dict[st
 
 def where(collection: InspectedCollection) -> str:
     """A collection, as a user knows it."""
-    return f"{collection.shelf} of {collection.namespace!r}"
+    return f"{collection.table} of {collection.namespace!r}"
 
 
 def reason(collection: InspectedCollection) -> str:
@@ -292,3 +293,53 @@ def _fingerprint(folder: Path) -> dict[str, list[int]]:
             continue
         found[str(path.relative_to(folder))] = [status.st_size, status.st_mtime_ns]
     return found
+
+
+_UNFINISHED = "autogen_memory.recovering-"
+_COMPLETE = "autogen_memory.recovered-"
+_DAMAGED = "autogen_memory.damaged-"
+
+
+def workplace(folder: Path, purpose: str) -> Path:
+    """Where to make the new store. For the same damage and purpose it is the same place, in which work can go on."""
+    status = (folder / DATABASE).stat()
+    damage = f"{status.st_size} {status.st_mtime_ns} {purpose}"
+    place = folder / f"{_UNFINISHED}{hashlib.sha256(damage.encode()).hexdigest()[:12]}"
+    private_files.refuse_link(place)
+    return place
+
+
+def replace_damaged(folder: Path, new: Path) -> Path:
+    """Let the store in a workplace take the place of the damaged one; where that is kept."""
+    new.rename(folder / f"{_COMPLETE}{utc_now():%Y%m%d-%H%M%S-%f}")
+    (kept,) = finish_replacement(folder)
+    return kept
+
+
+def finish_replacement(folder: Path) -> list[Path]:
+    """Go on with exchanges that were begun, if any; where the damaged stores are kept."""
+    kept: list[Path] = []
+    for new in sorted(folder.glob(f"{_COMPLETE}*")):
+        damaged = folder / new.name.replace(_COMPLETE, _DAMAGED)
+        private_files.refuse_link(damaged)
+        damaged.mkdir(mode=private_files.FOLDER, exist_ok=True)
+        if not (damaged / DATABASE).exists():  # which is moved last
+            _move(_files_of_chroma(folder), damaged)
+        _move(new.glob("*.jsonl"), damaged)
+        _move(_files_of_chroma(new), folder)
+        shutil.rmtree(new)
+        kept.append(damaged)
+        for unfinished in folder.glob(f"{_UNFINISHED}*"):
+            shutil.rmtree(unfinished)
+    return kept
+
+
+def _files_of_chroma(folder: Path) -> list[Path]:
+    """Its indexes and files, the database last."""
+    beside = [path for path in folder.glob(f"{DATABASE}*") if path.name != DATABASE]
+    return [*segment_folders(folder), *beside, *folder.glob(DATABASE)]
+
+
+def _move(paths: Iterable[Path], to: Path) -> None:
+    for path in paths:
+        path.rename(to / path.name)

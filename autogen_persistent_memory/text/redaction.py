@@ -5,11 +5,15 @@ Every pattern is anchored at a literal and bounded in length, so that a megabyte
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
+from ..core.checks import decode_json, encode_json
 from ..core.lazy_regex import lazy
+from ..core.records import JSON, Draft, MemoryRecord
 from .pieces import replaced
 
 _PRIVATE_KEY_BEGIN = lazy(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
@@ -216,3 +220,149 @@ _SECRETS = (
     _Secret(_IBAN, lambda found: _mark("iban") if _is_iban(found[0]) else found[0]),
 )
 """In the order in which they are looked for."""
+
+
+_LONGEST_MEANING = 32_000
+"""Characters of which a vector is made: more than most models read, and few enough for every function to read in a moment."""
+Item = TypeVar("Item", Draft, MemoryRecord)
+
+
+def meaning(item: Draft | MemoryRecord) -> str:
+    """Return the text whose vector stands for a memory: its beginning, of JSON without its punctuation."""
+    if item.mime_type != JSON or len(item.content) > _LONGEST_MEANING:
+        return item.content[:_LONGEST_MEANING]
+    return "; ".join(_leaves(decode_json(item.content), "")) or item.content
+
+
+def redacted(item: Item) -> Item:
+    """The memory without secrets in its content, tags and metadata; in JSON, only texts are looked at."""
+    if item.mime_type == JSON:
+        value = decode_json(item.content)
+        clean = _redacted(value)
+        content = item.content if clean == value else encode_json(clean, "JSON content")
+    else:
+        content = redact(item.content)
+    tags = tuple(redact(tag) for tag in item.tags)
+    return replace(item, content=content, tags=tags, metadata=_redacted(dict(item.metadata)))
+
+
+def _leaves(value: object, path: str) -> Iterable[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path} {key}".strip())
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item, path)
+    else:
+        yield f"{path}: {value}"
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _redacted(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_redacted(item) for item in value]
+    return redact(value) if isinstance(value, str) else value
+
+
+E = TypeVar("E", bound=BaseException)
+
+_SHORTEST = 6
+"""What is shorter protects nothing, and may be part of any word."""
+_MARK = "[REDACTED]"
+_USER_IN_ADDRESS = lazy(
+    r"(://)[^\s/@'\"]{1,300}@|(?<![\w:/@.-])[^\s:/@'\"]{1,100}:[^\s:/@'\"]{1,200}@(?=[\w.-]{1,100}(?::\d|/|\b))"
+)
+_VARIABLE = lazy(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
+_used: set[str] = set()
+
+
+def keep_out(secret: str) -> None:
+    """Keep a secret that this process uses out of all errors and logs."""
+    if len(secret) >= _SHORTEST:
+        _used.add(secret)
+
+
+def without_secrets(text: str) -> str:
+    """A text about trouble, without what looks like a secret, or is known to be one.
+
+    >>> without_secrets("no answer from https://ann:hunter2@example.org/api")
+    'no answer from https://[REDACTED]@example.org/api'
+    """
+    for secret in sorted(_used, key=len, reverse=True):
+        text = text.replace(secret, _MARK)
+    return redact(_USER_IN_ADDRESS.sub(lambda found: f"{found[1] or ''}{_MARK}@", text))
+
+
+def caused_by(error: E, cause: BaseException) -> E:
+    """The error, with its cause if that can be shown. To be raised outside of `except`, which would attach the cause anyway."""
+    error.__cause__ = None if any(_tells_a_secret(link) for link in _chain(cause)) else cause
+    return error
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The error, and all that it came from."""
+    found = [error]
+    for link in found:  # which grows meanwhile
+        before = (link.__cause__, link.__context__)
+        found += [other for other in before if other is not None and not any(other is known for known in found)]
+    return found
+
+
+def _tells_a_secret(error: BaseException) -> bool:
+    told = f"{error!r}\n{error}"
+    return without_secrets(told) != told
+
+
+def check_variable(name: str, what: str) -> str:
+    """The name of an environment variable, or a complaint that does not repeat it: it may be the secret itself.
+
+    Raises:
+        ValueError: It cannot be a name.
+    """
+    if not isinstance(name, str) or _VARIABLE.fullmatch(name) is None or redact(name) != name:
+        raise ValueError(
+            f"{what} must be the name of an environment variable, of letters, digits and underscores. What was given is not "
+            "shown, since it may be the secret itself: put that into a variable, and give the variable's name."
+        )
+    return name
+
+
+def check_host(host: str) -> str:
+    """A host without a user name or password, or a complaint that does not repeat it.
+
+    Raises:
+        ValueError: It holds more than a host.
+    """
+    if re.search(r"[@?#\s]", host):
+        raise ValueError(
+            "The host of a server must be a name or an address alone. What was given is not shown, since it may hold a "
+            "password or a token: put that into an environment variable, and name the variable with token_env (--token-env) "
+            "or headers_env."
+        )
+    return host
+
+
+def _look_through(record: logging.LogRecord) -> bool:
+    message = record.getMessage()
+    if (shown := without_secrets(message)) != message:
+        record.msg, record.args = shown, ()
+    if record.exc_info:
+        trace = logging.Formatter().formatException(record.exc_info)
+        if (shown := without_secrets(trace)) != trace:
+            record.exc_info, record.exc_text = None, shown
+    return True
+
+
+logging.getLogger("autogen_persistent_memory").addFilter(_look_through)
+
+
+_BETWEEN = r"[^\w<＜﹤]{0,8}"  # also invisible characters
+_WORDS = lazy(r"[^\s\x00-\x1f\x7f-\x9f]+")
+_TAG = lazy(rf"[<＜﹤](?={_BETWEEN.join(('', *'memory'))})", re.IGNORECASE)
+
+
+def neutral(text: str) -> str:
+    """Return the text on one line, without control characters, unable to open or close a block."""
+    line = " ".join(found[0] for found in _WORDS.finditer(text))
+    return replaced(_TAG, lambda _: "‹", line, hints="<＜﹤")

@@ -1,8 +1,4 @@
-"""What can be configured, as Pydantic models: `RecallPolicy`, and the declarative form of every component.
-
-AutoGen dumps a component with `model_dump(exclude_none=True)` and loads it back with `model_validate`. So the unions
-are discriminated by `type`, everything dumps to plain JSON types, None is always the default where it is allowed, and
-secrets appear only as the names of environment variables.
+"""`RecallPolicy`: how memories are chosen, ranked and shown.
 
 Annotations are evaluated as they stand here, without `from __future__`: Pydantic would have to compile each of them.
 """
@@ -10,7 +6,6 @@ Annotations are evaluated as they stand here, without `from __future__`: Pydanti
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from autogen_core import ComponentModel
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
 from .checks import MAX_LIFETIME, check_kind, optional_text
@@ -33,22 +28,19 @@ DEFAULT_LIFETIMES = {"context": timedelta(days=30), "temporary": timedelta(days=
 DEFAULT_KIND_MIN_SIMILARITY = {"interaction": 0.48}
 DEFAULT_KIND_BONUS = {"preference": 0.02, "interaction": -0.02}
 
-PATH_VARIABLE = "AUTOGEN_MEMORY_PATH"
-DEFAULT_PATH = "~/.autogen_memory"
-OUTBOX_VARIABLE = "AUTOGEN_MEMORY_OUTBOX"
-DEFAULT_OUTBOX = "~/.autogen_memory/outbox"
-
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Weight = Annotated[float, Field(ge=0, le=2)]
 _Lifetime = Annotated[timedelta, Field(gt=timedelta(0), le=MAX_LIFETIME)]
-_Seconds = Annotated[float, Field(gt=0, le=3600)]
+Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 
-class _Config(BaseModel):
+class Settings(BaseModel):
+    """What all configurations are: frozen, without unknown fields, and silent about what they were given."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)  # it may be a secret
 
 
-class RecallPolicy(_Config):
+class RecallPolicy(Settings):
     """How memories are chosen, ranked and shown to the model. Every field has a default that works.
 
     Example:
@@ -102,8 +94,8 @@ class RecallPolicy(_Config):
     )
     sweep_interval: _Lifetime = Field(default=timedelta(hours=1), description="How often expired memories are deleted.")
 
-    deadline: _Seconds = Field(default=2.0, description="Seconds a turn may wait for memory.")
-    opening_deadline: _Seconds = Field(
+    deadline: Seconds = Field(default=2.0, description="Seconds a turn may wait for memory.")
+    opening_deadline: Seconds = Field(
         default=30.0, description="Seconds the first turn may wait for the local store and model to open."
     )
     strict: bool = Field(
@@ -164,115 +156,3 @@ class RecallPolicy(_Config):
     @field_serializer("guard_words")
     def _words_as_list(self, words: tuple[str, ...]) -> list[str]:
         return list(words)
-
-
-class EmbeddedStoreConfig(_Config):
-    type: Literal["embedded"] = "embedded"
-    path: str | None = None
-
-
-class ServerStoreConfig(_Config):
-    type: Literal["server"] = "server"
-    host: str = "localhost"
-    port: int = Field(default=8000, ge=1, le=65535)
-    ssl: bool = False
-    tenant: str = "default_tenant"
-    database: str = "default_database"
-    timeout: _Seconds = 10.0
-    token_env: str | None = None
-    headers_env: dict[str, str] = {}
-    outbox: str | None = None
-
-
-class CloudStoreConfig(_Config):
-    type: Literal["cloud"] = "cloud"
-    tenant: str | None = None
-    database: str | None = None
-    api_key_env: str = "CHROMA_API_KEY"
-    timeout: _Seconds = 10.0
-    outbox: str | None = None
-
-
-class TemporaryStoreConfig(_Config):
-    type: Literal["temporary"] = "temporary"
-    id: str
-
-
-StoreConfig = Annotated[
-    EmbeddedStoreConfig | ServerStoreConfig | CloudStoreConfig | TemporaryStoreConfig, Field(discriminator="type")
-]
-
-
-class MiniLMEmbeddingConfig(_Config):
-    type: Literal["minilm"] = "minilm"
-    threads: int | None = Field(default=None, ge=1)
-    cache_size: int = Field(default=1024, ge=0)
-
-
-class ChromaEmbeddingConfig(_Config):
-    type: Literal["chroma"] = "chroma"
-    name: str
-    options: dict[str, Any] = {}
-
-
-class CallableEmbeddingConfig(_Config):
-    type: Literal["callable"] = "callable"
-    function: str
-    id: str
-
-
-EmbeddingConfig = Annotated[
-    MiniLMEmbeddingConfig | ChromaEmbeddingConfig | CallableEmbeddingConfig, Field(discriminator="type")
-]
-
-
-class NoExtractorConfig(_Config):
-    type: Literal["none"] = "none"
-
-
-class RuleExtractorConfig(_Config):
-    type: Literal["rules"] = "rules"
-
-
-class ModelExtractorConfig(_Config):
-    type: Literal["model"] = "model"
-    client: ComponentModel
-    every: int = Field(default=10, ge=1)
-    rules: bool = True
-
-
-ExtractorConfig = Annotated[NoExtractorConfig | RuleExtractorConfig | ModelExtractorConfig, Field(discriminator="type")]
-
-
-class ProfileMemoryConfig(_Config):
-    """The declarative form of a `ProfileMemory`."""
-
-    namespace: str
-    store: StoreConfig = EmbeddedStoreConfig()
-    embedding: EmbeddingConfig = MiniLMEmbeddingConfig()
-    policy: RecallPolicy = RecallPolicy()
-
-
-class SessionMemoryConfig(ProfileMemoryConfig):
-    """The declarative form of a `SessionMemory`."""
-
-    session: str
-    capture: bool = True
-    summarizer: ComponentModel | None = None
-
-
-class PersistentMemoryConfig(ProfileMemoryConfig):
-    """The declarative form of a `PersistentMemory`."""
-
-    session: str | None = None
-    extractor: ExtractorConfig = RuleExtractorConfig()
-    capture: bool = True
-
-
-class MemoryToolConfig(_Config):
-    """The declarative form of the tools that `memory_tools()` makes."""
-
-    memory: ComponentModel
-    kind: str | None = None
-    tags: tuple[str, ...] | None = None
-    limit: int | None = None
