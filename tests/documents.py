@@ -12,6 +12,22 @@ def code_blocks(text: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
+def fences(text: str) -> list[tuple[str, str]]:
+    """The fenced blocks of a document: their language, with what marks them, and what is in them."""
+    return re.findall(r"^```([^\n]*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def prose(text: str) -> str:
+    """A document without its fenced blocks."""
+    return re.sub(r"^```[^\n]*\n.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(text: str) -> list[str]:
+    """The anchors that the headings of a document get on GitHub."""
+    headings = re.findall(r"^#+ (.*)$", prose(text), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
 def sections(text: str) -> dict[str, str]:
     """A document's sections by their headings."""
     parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)

@@ -31,12 +31,11 @@ PROGRAMS = {
 """What is measured: what a program imports before, the import itself, and what is done about the garbage collector."""
 HEAVY = ("chromadb", "filelock", "numpy", "onnxruntime", "sqlite3", "tokenizers", "tiktoken", "snowballstemmer", "tqdm")
 ABOUT = (
-    "Imports in CPU time, each in a process of its own, in turns, with everything compiled as an installation leaves it, and "
-    "without Python's garbage collector: by itself it goes through all that AutoGen has imported once, at whatever is imported "
-    "next, which takes as long as half of the package. "
-    f"`autogen_agentchat` alone imports next to nothing of AutoGen, so the bar is measured against `{AGENTS}`, without which "
-    "there is no agent. The first recall opens the store, loads MiniLM and reads the namespace, in a process that has "
-    "imported Chroma; then comes the second."
+    "Imports in CPU time, each in its own process, in turns, with all modules compiled as an installation leaves "
+    "them, and without Python's garbage collector: a collection scans everything that AutoGen has imported, during "
+    "whichever import comes next, and takes half as long as the package. `autogen_agentchat` alone imports almost "
+    f"nothing of AutoGen, so the bar is measured against `{AGENTS}`, which every agent needs. The first recall opens "
+    "the store, loads MiniLM and reads the namespace, in a process that has imported Chroma; the second follows."
 )
 
 

@@ -31,8 +31,8 @@ from benchmarks.lib.scales import Scale
 from benchmarks.lib.stores import Stores
 
 ABOUT = (
-    "Each store is opened in a process of its own and asked; then its RAM is read. Cheap embedding. KB a memory are above "
-    "a process that has imported the same and opened nothing. Chroma alone is another process on our folder."
+    "A new process opens the store and queries it; then its RAM is read. Cheap embedding. KB a memory are counted "
+    "above a process that has imported the same and opened nothing. Chroma alone is another process on our folder."
 )
 
 

@@ -51,10 +51,10 @@ SEAMS = {
     "context update": [(f"{PACKAGE}.conversation.turn", "place_block")],
 }
 ABOUT = (
-    "An agent's turns with ours, capture off. A stage is timed by a clock put around what does it; two that run at once are "
-    "both counted, so stages can add up to more than the turn. The rest is what no stage covers: handing over between "
-    "threads, choosing candidates, counting what is used. Vectors are searched in RAM; raw queries go to one collection with "
-    "all memories, and to ours."
+    "The turns of an agent with ours, capture off. A clock around the code of a stage times it; two stages that run "
+    "at once both count, so stages can add up to more than the turn. The rest is what no stage covers: switching "
+    "between threads, choosing candidates, counting uses. Vectors are searched in RAM; raw queries go to one "
+    "collection with all memories, and to ours."
 )
 
 

@@ -21,9 +21,10 @@ from benchmarks.lib.scales import Scale
 from benchmarks.lib.stores import Stores, copy_of
 
 ABOUT = (
-    "A task that asks to be woken every millisecond notes how much later it is. MiniLM, stores on disk. Agents' turns run "
-    "all at once; agents without memory stall the loop, too. Memory alone: as many model contexts, brought up to date with "
-    "`update_context`. Writing: `add`, by as many tasks, which give way to others after each."
+    "A task sleeps for a millisecond at a time and records how late it wakes up. MiniLM, stores on disk. The turns of "
+    "all agents run at once; agents without memory stall the loop too. Memory alone: the same number of model "
+    "contexts, updated with `update_context`. Writing: `add`, by the same number of tasks, which yield to others "
+    "after each."
 )
 READING, ALONE, WRITING = "agents' turns", "memory alone, reading", "writing"
 Work = Callable[[Memory | None, int], Awaitable[object]]

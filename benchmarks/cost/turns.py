@@ -39,12 +39,12 @@ from benchmarks.lib.scales import Scale
 from benchmarks.lib.stores import Stores, copy_of, facts_and_messages
 
 ABOUT = (
-    "An `AssistantAgent` with a scripted model, in turns with the others, some seconds after the stores were opened, when ours has "
-    "read its vectors into RAM. Added is what a turn takes longer than that of an "
-    "agent without memory, asked the same. Both inject five memories a turn (ours without its threshold of relevance). "
-    "The floor embeds the question and puts one raw query to Chroma, with the `n_results` and `include` of our own search. "
-    "What ours writes a moment after a turn, how often memories are used, falls on whoever is asked then. Capturing, which "
-    "writes to disk in every turn, has its turns after the others, so that its writes do not hold them up."
+    "An `AssistantAgent` with a scripted model. The systems take turns, some seconds after the stores were opened, "
+    'when ours has read its vectors into RAM. "Added" is the time beyond that of an agent without memory that is '
+    "asked the same. Both inject five memories per turn (ours without its similarity threshold). The floor embeds the "
+    "question and sends one raw query to Chroma, with the `n_results` and `include` of our search. A moment after a "
+    "turn ours writes how often memories were used; that slows down the system that is asked next. Capturing writes "
+    "to disk in every turn, so it runs after the others and does not slow them down."
 )
 BARE = "no memory, beside what captures"
 tokens_in = cache(count_tokens)

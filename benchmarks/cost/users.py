@@ -17,8 +17,9 @@ from benchmarks.lib.scales import Scale
 from benchmarks.lib.stores import Stores
 
 ABOUT = (
-    "Each user has a namespace. Beside it is one collection of as many memories, in which every memory names its user and a "
-    "query is filtered by it: with `ChromaDBVectorMemory.query(where=...)`, and with Chroma alone. Cheap embedding."
+    "Each user has a namespace. The alternative is one collection with the same number of memories, in which every "
+    "memory names its user and the query filters by user: with `ChromaDBVectorMemory.query(where=...)`, and with "
+    "Chroma alone. Cheap embedding."
 )
 QUESTIONS_EACH = 5
 FIRST, FILTERED, FILTERED_RAW = "ours, a user's first", f"{THEIRS}, filtered", "Chroma alone, filtered"

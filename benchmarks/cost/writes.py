@@ -22,8 +22,8 @@ from benchmarks.lib.stores import Stores, copy_of
 
 ABOUT = (
     "Short facts, written to disk; seconds for a thousand. `remember_many` waits until all are stored and looks for "
-    "restatements; theirs has nothing but `add`, one by one. Chroma alone gets the vectors, the texts and one field. What is "
-    "written into a store that holds memories already goes into a copy of it."
+    "restatements; theirs only has `add`, one by one. Chroma alone gets the vectors, the texts and one field. Writes "
+    "into a store that already holds memories go into a copy of it."
 )
 BULK, SINGLE, THEIR_LOOP = "ours, remember_many", "ours, remember one by one", f"{THEIRS}, add one by one"
 RAW_BULK, RAW_SINGLE = f"{RAW}, one add", f"{RAW}, add one by one"

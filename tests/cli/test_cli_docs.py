@@ -13,16 +13,21 @@ from autogen_persistent_memory.cli.app import app, main
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WITH_EXAMPLES = [page for page in PAGES if examples(page.read_text(encoding="utf-8"))]
 ID = re.compile(r"\b[0-9a-f]{8}\b")
 
 
-@pytest.mark.parametrize("text", [DOCUMENT, README], ids=["docs/cli.md", "README.md"])
-def test_the_examples_print_what_is_shown(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_examples() -> None:
+    assert {"cli.md", "guide.md"} <= {page.name for page in WITH_EXAMPLES}
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.name)
+def test_the_examples_print_what_is_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AUTOGEN_MEMORY_PATH", str(tmp_path / "memories"))
     real: dict[str, str] = {}
-    shown = examples(text)
+    shown = examples(page.read_text(encoding="utf-8"))
     assert len(shown) > 3
     for example in shown:
         command = ID.sub(lambda found: real[found[0]], example.command)

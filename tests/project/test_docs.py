@@ -9,15 +9,28 @@ import re
 from pathlib import Path
 
 import pytest
+from autogen_core.models import ModelInfo
 from autogen_ext.experimental.task_centric_memory._memory_bank import Memo
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from chromadb.api.shared_system_client import SharedSystemClient
-from documents import code_blocks, run, sections
+from documents import anchors, code_blocks, fences, prose, run, sections
 from toys import chroma_words
 
-from autogen_persistent_memory import PersistentMemory
+import autogen_persistent_memory
+from autogen_persistent_memory import PersistentMemory, ProfileMemory, RecallPolicy, SessionMemory
+from autogen_persistent_memory.core import limits
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+RUN_ELSEWHERE = {"migrating.md": "below, section by section", "moving.md": "in tests/maintenance/test_transfer.py"}
+MARKDOWN = [
+    *PAGES,
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    ROOT / "samples" / "README.md",
+    ROOT / "benchmarks" / "README.md",
+]
+NOTEBOOKS = sorted((ROOT / "samples").glob("*.ipynb"))
 MIGRATING = sections((DOCS / "migrating.md").read_text(encoding="utf-8"))
 
 
@@ -136,12 +149,193 @@ async def test_a_memory_is_loaded_with_its_namespace_allowed(monkeypatch: pytest
     assert (module, name) == ("autogen_persistent_memory", "PersistentMemory")
 
 
-def test_every_section_has_a_before_and_an_after_and_the_table_of_contents_leads_to_it() -> None:
-    text = (DOCS / "migrating.md").read_text(encoding="utf-8")
-    anchors = re.findall(r"\]\(#([\w-]+)\)", text[: text.index("\n## ")])
-    assert anchors == [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in MIGRATING]
-    for title, section in MIGRATING.items():
-        if title.startswith("From"):
-            assert "\nBefore: " in section
-            assert "\nAfter" in section
-            assert "What differs:" in section
+def test_every_way_to_come_here_has_a_before_and_an_after() -> None:
+    ways = [section for title, section in MIGRATING.items() if title.startswith("From")]
+    assert len(ways) == 5
+    for section in ways:
+        assert "\nBefore: " in section
+        assert "\nAfter" in section
+        assert "What differs:" in section
+
+
+def text_of(document: Path) -> str:
+    """What a document or the Markdown of a notebook says."""
+    text = document.read_text(encoding="utf-8")
+    if document.suffix != ".ipynb":
+        return text
+    cells = (cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown")
+    return "\n\n".join("".join(cell["source"]) for cell in cells)
+
+
+def scripted() -> ReplayChatCompletionClient:
+    calls_tools = ModelInfo(
+        vision=False, function_calling=True, json_output=False, structured_output=False, family="unknown"
+    )
+    return ReplayChatCompletionClient(["[]"] * 30, model_info=calls_tools)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_is_either_run_or_marked_as_something_else(page: Path) -> None:
+    languages = {language for language, _ in fences(text_of(page))}
+    assert languages <= {"python", "python before", "py", "console", "text"}
+    assert "py" not in languages or page.name == "cookbook.md"  # run by test_cookbook
+    assert "python before" not in languages or page.name == "migrating.md"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.name not in RUN_ELSEWHERE and code_blocks(text_of(page))],
+    ids=lambda page: page.name,
+)
+async def test_the_code_of_a_page_runs_in_order_and_does_what_it_says(
+    page: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = scripted()
+    for code in code_blocks(text_of(page)):
+        await run(code, client=client)
+    printed = capsys.readouterr().out
+    for text in PRINTED.get(page.name, []):
+        assert text in printed
+    if page.name == "guide.md":
+        *_, block, question = client.create_calls[1]["messages"]
+        assert "- The user prefers TypeScript. (just now)" in block.content
+        assert question.content == "Which language should the example use?"
+    if page.name == "how-it-ranks.md":
+        (shown,) = [text for language, text in fences(text_of(page)) if language == "text"]
+        assert re.sub(r"\d\.\d+", "N", printed) == re.sub(r"\d\.\d+", "N", shown)
+
+
+PRINTED = {
+    "guide.md": ["- Uses PostgreSQL, because of JSONB", "{'dark': True}", "('user',) 1 False", "session='monday'"],
+    "how-it-remembers.md": [
+        "decision The user's team decided to use SQLite because it needs no server.",
+        "lesson The user's team tried local files as a cache",
+    ],
+    "teams.md": ["web-shop ('user', 'writer') 2 True"],
+    "privacy.md": ["1 1 Traces("],
+    "cookbook.md": ["- Prefers green tea"],
+}
+
+
+async def test_the_block_is_shown_alike_everywhere() -> None:
+    blocks = {
+        text
+        for page in MARKDOWN
+        for language, text in fences(text_of(page))
+        if language == "text" and text.startswith("<memory")
+    }
+    assert len(blocks) == 1
+
+
+@pytest.mark.parametrize("document", [*MARKDOWN, *NOTEBOOKS], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_to_files_and_headings_that_exist(document: Path) -> None:
+    text = text_of(document)
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", prose(text))):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (document.parent / path).resolve() if path else document
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(text_of(there)), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_table_of_contents_leads_to_every_section(page: Path) -> None:
+    text = text_of(page)
+    beginning, *rest = re.split(r"^## ", prose(text), flags=re.MULTILINE)
+    listed = re.findall(r"\]\(#([\w-]+)\)", beginning)
+    if listed:
+        assert listed == anchors("".join(f"## {section}" for section in sections(prose(text))).replace("## ", "\n## "))
+    else:
+        assert len(rest) <= 10
+
+
+def test_the_index_lists_every_page_once() -> None:
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", text_of(DOCS / "index.md"))
+    assert sorted(listed) == sorted(page.name for page in PAGES if page.name != "index.md")
+
+
+def test_every_public_name_is_in_the_table_once() -> None:
+    table, *_ = text_of(DOCS / "api.md").split("\n## ")
+    assert sorted(re.findall(r"^\| `(\w+)", table, re.MULTILINE)) == sorted(autogen_persistent_memory.__all__)
+
+
+def test_every_method_is_in_the_table_and_is_where_it_says() -> None:
+    table = sections(text_of(DOCS / "api.md"))["Methods of a memory"]
+    memories = (PersistentMemory, ProfileMemory, SessionMemory)
+    listed: dict[type, set[str]] = {memory: {"namespace", "policy", "profile", "session"} for memory in memories}
+    for first, *cells in (line.strip("| ").split("|") for line in table.splitlines() if line.startswith("| ")):
+        for memory, cell in zip(memories, [*cells, "", ""]):
+            if "yes" in cell:
+                listed[memory] |= set(re.findall(r"`(\w+)`", first))
+    for memory, names in listed.items():
+        own = {name for base in memory.__mro__ if "persistent_memory" in base.__module__ for name in vars(base)}
+        public = {name for name in own if not name.startswith(("_", "component_")) and name not in INTERNAL}
+        assert public <= names, memory
+        assert all(hasattr(memory, name) for name in names - {"profile", "session"}), memory
+
+
+INTERNAL = {"on_engine", "saving"}
+
+
+def test_every_error_has_a_remedy() -> None:
+    rows = re.findall(r"^\| `(\w+Error)`", text_of(DOCS / "troubleshooting.md"), re.MULTILINE)
+    assert set(rows) - {"ValueError"} == {name for name in autogen_persistent_memory.__all__ if name.endswith("Error")}
+
+
+def test_the_settings_of_the_ranking_have_the_defaults_that_are_told() -> None:
+    told = re.findall(r"`(\w+)` \| (−?[\d.]+|`\{.*\}`) \|", text_of(DOCS / "how-it-ranks.md"))
+    assert len(told) == 9
+    for name, default in told:
+        expected = json.loads(default.strip("`").replace("−", ""))
+        assert getattr(RecallPolicy(), name) == expected, name
+
+
+def test_the_limits_are_those_that_are_told() -> None:
+    told = sections(text_of(DOCS / "guide.md"))["Limits"]
+    for limit in (
+        "CONTENT",
+        "TAGS",
+        "TAG",
+        "KEY",
+        "SOURCE",
+        "NAME",
+        "KIND",
+        "METADATA",
+        "DEPTH",
+        "VALUE",
+        "LINE_BYTES",
+    ):
+        assert re.search(rf"\b{getattr(limits, f'MAX_{limit}'):,}\b", told), limit
+
+
+def test_every_environment_variable_is_told() -> None:
+    package = ROOT / "autogen_persistent_memory"
+    read = {name for file in package.rglob("*.py") for name in re.findall(r"AUTOGEN_MEMORY_[A-Z]+", file.read_text())}
+    assert read
+    assert read <= set(re.findall(r"^\| `(\w+)`", text_of(DOCS / "api.md"), re.MULTILINE))
+
+
+def test_the_supported_versions_are_those_that_pip_installs() -> None:
+    project, told = ((ROOT / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "docs/compatibility.md"))
+    for package, row in (("autogen-core", "AutoGen (`autogen-core`"), ("chromadb", "Chroma (`chromadb`)")):
+        ((least, below),) = re.findall(rf'"{package}>=([\d.]+),<([\d.]+)"', project)
+        assert re.search(
+            rf"^\| {re.escape(row)}.*?\| {re.escape(least)} up to {re.escape(below)} \|", told, re.MULTILINE
+        )
+    (python,) = re.findall(r'requires-python = ">=([\d.]+)"', project)
+    assert f"| Python | {python} or newer |" in told
+
+
+NOT_OUR_WORDS = re.compile(
+    r"\b(?:anew|lest|whoever|so many|put by|no good|how manieth)\b|(?<!\bthere )\bis no (?!longer\b)\w+", re.IGNORECASE
+)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [*(path for path in MARKDOWN if path.name != "CONTRIBUTING.md"), *NOTEBOOKS],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_documents_speak_plainly(document: Path) -> None:
+    assert NOT_OUR_WORDS.findall(prose(text_of(document))) == []

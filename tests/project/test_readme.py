@@ -8,48 +8,40 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from autogen_core.models import ModelInfo
-from autogen_ext.models.replay import ReplayChatCompletionClient
-from documents import code_blocks, run
-
-import autogen_persistent_memory
+from documents import fences
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = code_blocks(README)
 
 
-async def test_the_code_of_the_readme_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(BLOCKS) == 7
-    calls_tools = ModelInfo(
-        vision=False, function_calling=True, json_output=False, structured_output=False, family="unknown"
-    )
-    replies = ["Hello, Sarah.", "TypeScript.", "A fine choice.", "[]", "I will.", "The plan.", "At the plan."]
-    client = ReplayChatCompletionClient(replies, model_info=calls_tools)
-    for code in BLOCKS:
-        await run(code, client=client)
-    *_, block, question = client.create_calls[1]["messages"]
-    assert "- The user prefers TypeScript. (just now)" in block.content
-    assert question.content == "Which language should the example use?"
-    printed = capsys.readouterr().out
-    assert "- Uses PostgreSQL, because of JSONB" in printed
-    assert "{'dark': True}" in printed
-    assert "decision The user's team decided to use SQLite because it needs no server." in printed
-    assert "lesson The user's team tried local files as a cache" in printed
+def test_the_readme_is_short_and_all_its_code_is_run_here() -> None:
+    assert len(README.splitlines()) <= 125
+    assert [language for language, _ in fences(README)] == ["console", "py", "console", "text", "console"]
+    console = "".join(text for language, text in fences(README) if language == "console")
+    assert set(re.findall(r"^\S+", console, re.MULTILINE)) == {"pip", "python", "make"}
 
 
-def test_the_readme_names_every_public_name_once_in_its_table() -> None:
-    table = README[README.index("## Every public name") :]
-    named = re.findall(r"^\| `(\w+)", table, re.MULTILINE)
-    assert sorted(named) == sorted(autogen_persistent_memory.__all__)
+def test_the_extras_that_the_readme_installs_exist() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    installed = re.findall(r'pip install (?:-e )?"([\w.-]+)\[([\w,]+)\]"', README)
+    assert [name for name, _ in installed] == ["autogen-persistent-memory", "."]
+    for _, extras in installed:
+        for extra in extras.split(","):
+            assert f"\n{extra} = [" in project
 
 
 def test_the_commands_of_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for command in re.findall(r"^make (\w+)", README, re.MULTILINE):
+    commands = re.findall(r"^make (\w+)", README, re.MULTILINE)
+    assert commands == ["demo", "test"]
+    for command in commands:
         assert f"\n{command}:" in makefile
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def masked(text: str) -> str:
+    """A block without its id and the ages of its memories."""
+    return re.sub(r'(?<=<memory id=")\w+|(?<=\()(?:just now|[^()]* ago)(?=\)\n)', "…", text)
 
 
 def test_the_quickstart_remembers_across_processes(home: Path, tmp_path: Path) -> None:
@@ -78,7 +70,11 @@ async def echo(messages, **_):
         for task in commands
     )
     assert "TypeScript" in first.stdout
-    assert "- The user prefers TypeScript." in second.stdout
+    (shown,) = [text for language, text in fences(README) if language == "text"]
+    assert masked(shown) in masked(second.stdout)
+    _, _, after = second.stdout.partition("</memory>\n")
+    assert "<memory" not in after
+    assert after.strip() == commands[1]
     assert first.stderr == second.stderr == ""
 
 
