@@ -18,7 +18,7 @@ from toys import chroma_words
 
 import autogen_persistent_memory
 from autogen_persistent_memory import PersistentMemory, ProfileMemory, RecallPolicy, SessionMemory
-from autogen_persistent_memory.core import limits
+from autogen_persistent_memory.core import checks
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -306,7 +306,7 @@ def test_the_limits_are_those_that_are_told() -> None:
         "VALUE",
         "LINE_BYTES",
     ):
-        assert re.search(rf"\b{getattr(limits, f'MAX_{limit}'):,}\b", told), limit
+        assert re.search(rf"\b{getattr(checks, f'MAX_{limit}'):,}\b", told), limit
 
 
 def test_every_environment_variable_is_told() -> None:
