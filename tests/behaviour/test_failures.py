@@ -161,6 +161,7 @@ async def test_a_server_that_hangs(caplog: pytest.LogCaptureFixture, hung_server
     await memory.close()
 
 
+@pytest.mark.usefixtures("quick_retries")
 async def test_a_server_that_is_gone_and_comes_back(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     port = free_port()
     memory = PersistentMemory("ann", store=ServerStore("127.0.0.1", port), embedding=words())
@@ -267,6 +268,7 @@ async def test_a_missing_secret_names_its_variable(store: Any) -> None:
     await memory.close()
 
 
+@pytest.mark.usefixtures("quick_retries")
 async def test_a_server_gets_the_token_and_headers_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     received = bytearray()
 
