@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+WORKERS ?= 2
 
 # Of `make coverage`: the tests to run. By default all but those of what is imported, since coverage.py imports modules itself.
 TESTS ?= --ignore=tests/project/test_imports.py
@@ -25,9 +26,14 @@ help:
 demo: $(READY)
 	@$(BIN)/python samples/demo.py
 
+# Tests that measure time run afterwards, one by one. They run also if others fail.
 test: lint
-	@echo "Running the tests ..."
-	@$(BIN)/python -m pytest
+	@echo "Running the tests, $(WORKERS) at a time ..."
+	@failed=0; \
+	$(BIN)/python -m pytest -m "not soak and not alone" -n $(WORKERS) --dist loadgroup || failed=1; \
+	echo "Running the tests that measure time, one by one ..."; \
+	$(BIN)/python -m pytest -m "not soak and alone" || failed=1; \
+	exit $$failed
 
 soak: $(READY)
 	@echo "Running the long tests ..."

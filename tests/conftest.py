@@ -79,7 +79,7 @@ def profile() -> ProfileMemory:
 
 @pytest.fixture(scope="session")
 def chroma_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    """A real `chroma run` on a free port of loopback."""
+    """A real `chroma run` on a free port of loopback, one for each process that runs tests."""
     with run_chroma(tmp_path_factory.mktemp("chroma-server")) as address:
         yield address
 
@@ -94,6 +94,12 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
         return lambda: EmbeddedStore(tmp_path / "store")
     host, port = request.getfixturevalue("chroma_server")
     return lambda: ServerStore(host, port)
+
+
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls give a server up after half a second instead of three, in tests of what happens then."""
+    monkeypatch.setattr("autogen_persistent_memory.storage.chroma.server._PAUSES", (0.1, 0.1, 0.3))
 
 
 @pytest.fixture

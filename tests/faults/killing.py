@@ -74,7 +74,7 @@ async def _write(path: str, run: int) -> None:
     memory = PersistentMemory("ann", store=EmbeddedStore(path), embedding=words())
     for number in range(PER_PROCESS):
         await memory.remember(fact(run, number))
-        print(number, flush=True)
+        os.write(1, f"{number}\n".encode())  # in one piece: print may be killed before the end of the line
 
 
 def _serve() -> None:

@@ -326,6 +326,7 @@ async def test_a_stream_is_kept_while_the_server_is_gone(line: Line, namespace: 
     await memory.close()
 
 
+@pytest.mark.usefixtures("quick_retries")
 async def test_an_explicit_call_tries_really_and_brings_the_agent_its_memory_back(line: Line, namespace: str) -> None:
     async with through(line, namespace) as memory:
         talk = Conversation(memory)

@@ -153,6 +153,7 @@ def test_silence_draws_falling_curves_and_marks_the_default(locomo: str) -> None
 
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
+@pytest.mark.xdist_group("small model")
 def test_a_real_model_is_asked_with_and_without_memory() -> None:
     answer = json.loads(run("retrieval.llm", "--first", "1", "--json"))
     assert answer["questions"] == answer["in the block"] == 1

@@ -13,7 +13,10 @@ import local_model
 import pytest
 from local_model import LocalModel, missing
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+pytestmark = [
+    pytest.mark.skipif(missing() is not None, reason=str(missing())),
+    pytest.mark.xdist_group("small model"),
+]
 
 SAMPLE = Path(local_model.__file__)
 

@@ -235,6 +235,7 @@ def test_the_table_of_samples_names_every_file() -> None:
 
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
+@pytest.mark.xdist_group("small model")
 def test_a_sample_runs_on_the_real_small_model(environment: dict[str, str]) -> None:
     unclosed = "ignore::ResourceWarning"  # that the program ends with clients open is left out of the samples
     printed = run(environment | {"SAMPLE_MODEL": "local", "PYTHONWARNINGS": unclosed}, "coding_team.py")

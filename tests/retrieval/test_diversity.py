@@ -97,9 +97,9 @@ def test_facts_dropped_for_a_message_come_back_where_it_does_not_fit() -> None:
 
 def test_many_hits_do_not_take_long() -> None:
     many = [hit(f"{number} bottles of beer on the wall number {number * 7}", 0.5) for number in range(2000)]
-    started = time.perf_counter()
+    started = time.thread_time()
     assert len(varied(many, 10)) == 2000
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
 
 
 def test_near_identical_memories_do_not_fill_the_block() -> None:

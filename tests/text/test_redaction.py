@@ -211,6 +211,6 @@ def test_what_no_word_looks_like_is_redacted_after_a_colon(secret: str, lead: st
 )
 def test_a_megabyte_takes_a_moment(unit: str) -> None:
     text = (unit * (1_000_000 // len(unit) + 1))[:1_000_000]
-    started = time.process_time()
+    started = time.thread_time()
     redact(text)
-    assert time.process_time() - started < 5
+    assert time.thread_time() - started < 5
