@@ -178,7 +178,7 @@ async def test_a_value_of_megabytes_is_replaced_without_leftovers(open_memory: O
         for size in (2_000_000, 700_000, 10):
             await memory.set("big", "äx" * (size // 2))
             assert await memory.get("big") == "äx" * (size // 2)
-        rows = await memory._engine.values.read(lambda collection: collection.count(), 0)  # type: ignore[attr-defined]
+        rows = await memory._engine.values._table.read(lambda collection: collection.count(), 0)  # type: ignore[attr-defined]
         assert rows == 1
 
 
