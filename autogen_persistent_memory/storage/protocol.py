@@ -120,7 +120,7 @@ class RecordTable(Protocol):
     async def amend(self, records: Sequence[MemoryRecord], *, usage_only: bool = False) -> None:
         """Store changed fields of stored records; contents and vectors stay. Ids that are not stored are ignored.
 
-        With `usage_only` only `uses` and `last_used_at` may be written, so that counting uses never reverts what another
+        With `usage_only` only `uses` and `last_used_at` are written, so that counting uses never reverts what another
         process changed.
         """
 
