@@ -82,7 +82,7 @@ async def test_a_stream_says_the_same_in_pieces(text: str) -> None:
 async def test_an_agent_shows_its_memory_to_the_model() -> None:
     model = ScriptedModel(["Nice to meet you.", "TypeScript."])
     async with a_memory() as memory:
-        for task in ("My name is Sarah and I prefer TypeScript.", "Which language do I prefer?"):
+        for task in ("My name is Sarah and I prefer TypeScript.", "Which language do I prefer for the example?"):
             await AssistantAgent("assistant", model_client=model, memory=[memory]).run(task=task)
     assert model.asked[0].memory is None
     assert "The user prefers TypeScript." in str(model.asked[1].memory)
