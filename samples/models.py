@@ -10,17 +10,14 @@ Any other AutoGen `ChatCompletionClient` is one line: return it at the top of `m
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 from collections.abc import Sequence
 from functools import cache
 
-from autogen_core import EVENT_LOGGER_NAME
-from autogen_core.models import ChatCompletionClient, CreateResult, ModelInfo
-from autogen_ext.models.replay import ReplayChatCompletionClient
+from autogen_core.models import ChatCompletionClient, CreateResult
 from local_model import LocalModel
 
-SCRIPT = ModelInfo(vision=False, function_calling=True, json_output=False, structured_output=False, family="unknown")
+from autogen_persistent_memory.testing import ScriptedModel
 
 
 def model(replies: Sequence[str | CreateResult]) -> ChatCompletionClient:
@@ -33,9 +30,7 @@ def model(replies: Sequence[str | CreateResult]) -> ChatCompletionClient:
         from autogen_ext.models.openai import OpenAIChatCompletionClient
 
         return OpenAIChatCompletionClient(model=os.environ.get("OPENAI_MODEL", "gpt-4o-mini"))
-    # It would warn on every tool call that it cannot count its tokens.
-    logging.getLogger(EVENT_LOGGER_NAME).setLevel(logging.ERROR)
-    return ReplayChatCompletionClient(replies, model_info=SCRIPT)
+    return ScriptedModel(replies)
 
 
 def chosen() -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
-import re
 from datetime import datetime, timedelta, timezone
 
 from autogen_persistent_memory import CallableEmbedding, MemoryHit, MemoryRecord, register_embedding
 from autogen_persistent_memory.extraction.extractor import Message
+from autogen_persistent_memory.testing import words as testing_words
 
 DIMENSIONS = 128
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
@@ -39,7 +37,7 @@ def conversation(*lines: str) -> list[Message]:
 
 def word_vectors(texts: list[str]) -> list[list[float]]:
     """A vector for each text in which every word has a direction of its own: texts that share words are similar."""
-    return [_vector(text) for text in texts]
+    return testing_words.word_vectors(texts)
 
 
 async def word_vectors_async(texts: list[str]) -> list[list[float]]:
@@ -56,15 +54,6 @@ register_embedding("toys:word_vectors", word_vectors)
 
 def words(id: str = "toy-words") -> CallableEmbedding:
     return CallableEmbedding(word_vectors, id=id)
-
-
-def _vector(text: str) -> list[float]:
-    total = [0.0] * DIMENSIONS
-    for word in re.findall(r"\w+", text.casefold()) or [text]:
-        digest = hashlib.shake_256(word.encode("utf-8", "surrogatepass")).digest(DIMENSIONS)
-        total = [sum_ + (byte - 127.5) for sum_, byte in zip(total, digest)]
-    norm = math.sqrt(sum(value * value for value in total))
-    return [value / norm for value in total]
 
 
 class HandClock:

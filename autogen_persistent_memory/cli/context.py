@@ -15,7 +15,8 @@ import typer
 from ..core.checks import check_namespace
 from ..core.policy import RecallPolicy
 from ..memories.memory import PersistentMemory
-from ..storage.protocol import Connection, MemoryStore, Stored
+from ..storage.connection import StoreConnection
+from ..storage.protocol import MemoryStore, Stored
 from ..storage.stores import EmbeddedStore, ServerStore
 from ..text.embeddings import Embedding, MiniLMEmbedding
 from ..text.redaction import check_host
@@ -94,9 +95,9 @@ class Shell:
         return asyncio.run(work)
 
     @contextmanager
-    def connection(self, *, may_be_new: bool = False) -> Iterator[Connection]:
+    def connection(self, *, may_be_new: bool = False) -> Iterator[StoreConnection]:
         """An open line to the store."""
-        connection = (self.store if may_be_new else self.existing_store()).connect()
+        connection = StoreConnection(self.store if may_be_new else self.existing_store())
         try:
             yield connection
         finally:

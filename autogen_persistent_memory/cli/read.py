@@ -12,6 +12,7 @@ from ..core.checks import MAX_COUNT, fold_kind
 from ..core.records import MemoryHit, MemoryRecord, contains
 from ..memories.memory import PersistentMemory
 from ..storage.protocol import TABLES
+from ..storage.stores import store_config
 from .commands import At, Containing, EmbeddingId, EmbeddingName, Id, Kinds, Limit, Namespace, Session, Tags, command
 from .context import NothingFoundError, Shell, size_of
 from .output import MESSAGE, SHORT_ID, Row, fields_of, print_records, to_json
@@ -162,7 +163,7 @@ async def _find(memory: PersistentMemory, id: str) -> MemoryRecord:
 
 def where(shell: Shell) -> str:
     """The store, in a few words."""
-    config = shell.store.config
+    config = store_config(shell.store)
     if config.type == "server":
         return f"{'https' if config.ssl else 'http'}://{config.host}:{config.port}"
     return str(shell.store.folder())  # type: ignore[union-attr]

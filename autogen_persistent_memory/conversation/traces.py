@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..core.lazy_regex import lazy
 from ..core.records import MemoryRecord, Selection, contains
 from ..runtime.threads import in_thread
-from ..storage.protocol import Values
+from ..storage.connection import Values
 from ..text.redaction import redact
 from .team_resume import from_text, to_text
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from ..core.checks import MAX_TAGS
 from ..core.policy import RecallPolicy
@@ -22,7 +22,8 @@ from ..storage.chroma.connection import ChromaConnection
 from ..storage.chroma.migrations import is_newer, schema_version
 from ..storage.chroma.rows import collection_name
 from ..storage.chroma.server import HOW_TO_UNBLOCK
-from ..storage.protocol import TABLES, MemoryStore, TableName
+from ..storage.connection import StoreConnection
+from ..storage.protocol import TABLES, Connection, MemoryStore, TableName
 from ..storage.repair.inspect import InspectedCollection, Inspection
 from ..storage.repair.startup_repair import DamagedStoreError, unblock, where
 from ..text.embeddings import Embedding, MiniLMEmbedding
@@ -101,7 +102,7 @@ async def diagnose(store: MemoryStore) -> list[Finding]:
         StoreLockedError: Another process has the embedded store open.
         StoreUnavailableError: The store cannot be reached.
     """
-    connection = _connect(store)
+    connection = _chroma(store.connect())
     try:
         return await _diagnose(connection)
     finally:
@@ -125,10 +126,10 @@ async def repair(store: MemoryStore, *, embedding: Embedding | None = None, prog
         StoreLockedError: Another process has the embedded store open.
         StoreUnavailableError: The store cannot be reached or written.
     """
-    connection = _connect(store)
+    connection = StoreConnection(store)
     try:
         async with connection.lock(_ONE_AT_A_TIME):
-            return await _repair(store, connection, embedding or MiniLMEmbedding(), progress)
+            return await _repair(store, _chroma(connection.backend), embedding or MiniLMEmbedding(), progress)
     finally:
         await connection.close()
 
@@ -146,8 +147,10 @@ async def _repair(store: MemoryStore, connection: ChromaConnection, embedding: E
     return Report(tuple(found), tuple(surgeon.done), tuple(await _diagnose(connection)), backup)
 
 
-def _connect(store: MemoryStore) -> ChromaConnection:
-    return cast(ChromaConnection, store.connect())
+def _chroma(connection: Connection) -> ChromaConnection:
+    if isinstance(connection, ChromaConnection):
+        return connection
+    raise ValueError(f"Only stores of this package can be examined, not one behind a {type(connection).__name__}.")
 
 
 async def _diagnose(connection: ChromaConnection) -> list[Finding]:
@@ -173,7 +176,7 @@ async def _recover(connection: ChromaConnection, damage: Finding, embedding: Emb
 
 async def surviving_embeddings(store: MemoryStore) -> list[str]:
     """The ids of the embeddings with which a store was written whose documents are damaged, as far as it still says so."""
-    connection = _connect(store)
+    connection = _chroma(store.connect())
     try:
         return await recorded_embeddings(connection)
     finally:
@@ -326,7 +329,7 @@ class _Surgeon:
         await self._unblock(before)
         await self._connection.prepare()  # which repairs indexes from what is left of them
         for collection in filter(_is_unfinished, before.collections):
-            await self._connection.drop(collection.name)
+            await self._connection.delete_collection(collection.name)
             self.done.append(f"Deleted the unfinished copy of {where(collection)}.")
         after = await self._connection.examine()
         ailing = {collection.name: collection.unindexed for collection in before.collections}

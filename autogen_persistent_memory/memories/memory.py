@@ -19,7 +19,7 @@ from ..core.records import MemoryRecord, SessionInfo, new_session_name
 from ..extraction.extractor import Extractor, RuleExtractor
 from ..runtime.threads import in_thread
 from ..storage.protocol import MemoryStore
-from ..storage.stores import store_from_config
+from ..storage.stores import store_config, store_from_config
 from ..text.embeddings import Embedding, embedding_from_config
 from .explicit import RememberingMemory
 from .profile import ProfileMemory
@@ -157,7 +157,7 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         return PersistentMemoryConfig(
             namespace=self.namespace,
             session=self._given_session,
-            store=self._engine.store.config,
+            store=store_config(self._engine.store),
             embedding=self._engine.embedding.config,
             policy=self.policy,
             extractor=self._extractor.config if self._extractor else NoExtractorConfig(),

@@ -10,7 +10,7 @@ from ..core.component_configs import ProfileMemoryConfig
 from ..core.policy import RecallPolicy
 from ..retrieval.engine import Engine
 from ..storage.protocol import MemoryStore
-from ..storage.stores import store_from_config
+from ..storage.stores import store_config, store_from_config
 from ..text.embeddings import Embedding, embedding_from_config
 from .explicit import RememberingMemory
 from .protocol import make_engine
@@ -63,7 +63,7 @@ class ProfileMemory(RememberingMemory, Component[ProfileMemoryConfig]):
     def _to_config(self) -> ProfileMemoryConfig:
         return ProfileMemoryConfig(
             namespace=self.namespace,
-            store=self._engine.store.config,
+            store=store_config(self._engine.store),
             embedding=self._engine.embedding.config,
             policy=self.policy,
         )

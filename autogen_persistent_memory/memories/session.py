@@ -20,7 +20,7 @@ from ..extraction.model_clients import check_client, dump_client, load_client
 from ..retrieval.engine import Engine
 from ..runtime.threads import in_thread
 from ..storage.protocol import MemoryStore
-from ..storage.stores import store_from_config
+from ..storage.stores import store_config, store_from_config
 from ..text.embeddings import Embedding, embedding_from_config
 from .protocol import EngineMemory, make_engine
 
@@ -157,7 +157,7 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         return SessionMemoryConfig(
             namespace=self.namespace,
             session=self._session,
-            store=self._engine.store.config,
+            store=store_config(self._engine.store),
             embedding=self._engine.embedding.config,
             policy=self.policy,
             capture=self._captured_by is not None,

@@ -18,6 +18,7 @@ from ..core.records import MemoryRecord, Selection, told_facts, with_own_metadat
 from ..runtime.background_task import one_ahead
 from ..runtime.locks import LockTakenError, ReadWriteLock
 from ..runtime.threads import hand_over, in_thread
+from ..storage.connection import size_of
 from ..storage.protocol import Near, RecordTable, TableName
 from ..text.embeddings import Vector, Vectors
 from ..text.passages import without
@@ -101,7 +102,6 @@ class RecordCache:
         if self._emptying is not None:
             await asyncio.wrap_future(self._emptying)
         for name, table in tables.items():
-            await table.settle()
             await self._read(name, table, await table.ids())
         self._looked_at = time.monotonic()
         self.is_built = True
@@ -118,7 +118,7 @@ class RecordCache:
         await asyncio.gather(*(self._catch_up(name, table) for name, table in tables.items()))
 
     async def _catch_up(self, name: TableName, table: RecordTable) -> None:
-        if self._looks % _CLOSE_LOOK and await table.size() == self._in_table[name]:
+        if self._looks % _CLOSE_LOOK and await size_of(table) == self._in_table[name]:
             return
         there = await table.ids()
         known = await in_thread(partial(self._ids_on, name))

@@ -22,7 +22,8 @@ from ..runtime.lru import LeastRecentlyUsed
 from ..runtime.reporting import Progress, notices, progress_of
 from ..runtime.threads import in_thread
 from ..storage.availability import automatic
-from ..storage.protocol import TABLES, MemoryStore, RecordTable, Space, TableName, Values
+from ..storage.connection import StoreConnection, Values, rebuild, reindex, size_of, verify
+from ..storage.protocol import TABLES, MemoryStore, Space, TableName
 from ..text.embeddings import Embedding, Vectors, embedded
 from ..text.redaction import redacted
 from ..text.speech_acts import is_trivial
@@ -99,7 +100,8 @@ class Engine:
     def namespace_data(self) -> NamespaceData:
         """What the namespace holds, on a store that opens itself when it is used."""
         if self._namespace_data is None:
-            self._namespace_data = NamespaceData(self.namespace, self.store.connect(), self.embedding.id, self._vectors)
+            connection = StoreConnection(self.store)
+            self._namespace_data = NamespaceData(self.namespace, connection, self.embedding.id, self._vectors)
         namespace_data = self._namespace_data
         _awake.used(self)
         return namespace_data
@@ -272,7 +274,7 @@ class Engine:
         resolved = resolve(newcomers, known, now, ends)
         vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
         new_vectors = [vector_of[record.id] for record in resolved.new]
-        await self.namespace_data.table(table).add(resolved.new, new_vectors)
+        await self.namespace_data.table(table).put(resolved.new, new_vectors, new=True)
         await self.namespace_data.table(table).amend(resolved.changed)
         await self.namespace_data.note(table, [*resolved.new, *resolved.changed], new_vectors)
         return resolved.outcome
@@ -426,7 +428,7 @@ class Engine:
             for name in TABLES:
                 records = await self.namespace_data.table(name).get(list(used))
                 touched = [replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records]
-                await self.namespace_data.table(name).touch(touched)
+                await self.namespace_data.table(name).amend(touched, usage_only=True)
                 await self.namespace_data.note(name, touched)
                 for record in touched:
                     del used[record.id]
@@ -564,7 +566,7 @@ class Engine:
 
     async def _too_many(self) -> list[MemoryRecord]:
         most = self.policy.max_interactions
-        if most is None or await self.namespace_data.table("session").size() <= most:
+        if most is None or await size_of(self.namespace_data.table("session")) <= most:
             return []
         newest_first = await self.select(Selection(kinds=("interaction",)), ["session"])
         return [record for record in newest_first if not record.pinned][most:]
@@ -581,8 +583,8 @@ class Engine:
 
         async def clear() -> None:
             await self.values.check()
-            await self.namespace_data.table("profile").clear()
-            await self.values.empty("value")
+            await self.namespace_data.connection.drop(self.namespace, ["profile"])
+            await self.values.clear("value")
             await self.namespace_data.start_over()
 
         await self._finish_chores()
@@ -592,14 +594,7 @@ class Engine:
         """Delete the whole namespace for good."""
 
         async def clear() -> None:
-            everything: list[RecordTable | Values] = [
-                *(self.namespace_data.table(name) for name in TABLES),
-                self.values,
-            ]
-            for part in everything:
-                await part.check()
-            for part in everything:
-                await part.clear()
+            await self.namespace_data.connection.drop(self.namespace)
             await self.namespace_data.start_over()
 
         await self._finish_chores()
@@ -626,21 +621,21 @@ class Engine:
 
     async def _rebuild(self, title: str, progress: Progress, *, keep: bool = False) -> int:
         async with self.namespace_data.lock():
-            total = sum([await self.namespace_data.table(name).size() for name in TABLES])
+            total = sum([await size_of(self.namespace_data.table(name)) for name in TABLES])
             async with progress_of(total, title, progress) as done:
                 for name in TABLES:
-                    await self.namespace_data.table(name).rebuild(self._vectors, done, keep=keep)
+                    await rebuild(self.namespace_data.table(name), self._vectors, done, keep=keep)
             await self.namespace_data.start_over()
         return total
 
     async def verify(self, table: TableName, ids: Sequence[str]) -> bool:
         """Return whether a sample of these records has the vectors that this engine's embedding makes of them."""
-        return await self.namespace_data.table(table).verify(ids, self._vectors)
+        return await verify(self.namespace_data.table(table), ids, self._vectors)
 
     async def reindex(self, table: TableName, ids: Sequence[str]) -> None:
         """Make vectors anew for records that have none."""
         async with self.namespace_data.lock():
-            await self.namespace_data.table(table).reindex(ids, self._vectors)
+            await reindex(self.namespace_data.table(table), ids, self._vectors)
             await self.namespace_data.start_over()
 
     def _keep_house_soon(self) -> None:

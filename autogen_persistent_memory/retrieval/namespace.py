@@ -13,7 +13,8 @@ from typing import TypeVar
 from ..core.errors import PersistentMemoryError
 from ..core.records import MemoryRecord, Selection, in_order
 from ..runtime.threads import in_thread
-from ..storage.protocol import ANY_EMBEDDING, TABLES, Connection, Embed, RecordTable, TableName, Values
+from ..storage.connection import StoreConnection, Values, mend, reindex
+from ..storage.protocol import ANY_EMBEDDING, TABLES, Embed, RecordTable, TableName
 from ..text.embeddings import Vector, Vectors, lacks_meaning
 from .cache import Found, RecordCache, read_soon
 
@@ -33,7 +34,7 @@ class NamespaceData:
     def __init__(
         self,
         namespace: str,
-        connection: Connection,
+        connection: StoreConnection,
         embedding_id: str,
         embed: Embed,
     ) -> None:
@@ -63,7 +64,7 @@ class NamespaceData:
         """
         await self.values.check()
         for name in TABLES:
-            await self.table(name).check_fit()
+            await self.table(name).vectors([])  # which fails where other vectors are stored
 
     def table(self, name: TableName) -> RecordTable:
         """A table of the namespace."""
@@ -163,7 +164,7 @@ class NamespaceData:
         self, table: TableName, records: Sequence[MemoryRecord], vectors: Vectors, *, are_new: bool = False
     ) -> None:
         """Store records just as they are. Hold the namespace's lock meanwhile."""
-        await (self.table(table).add if are_new else self.table(table).put)(records, vectors)
+        await self.table(table).put(records, vectors, new=are_new)
         numbers = await self._known_numbers()
         for record in records:
             if record.session is not None and (table, record.session) in numbers:
@@ -265,7 +266,7 @@ class NamespaceData:
                         vectors = await table.vectors(ids)
                         meaningless = await in_thread(partial(_without_meaning, cache, vectors))
                         if meaningless:
-                            await table.reindex(meaningless, self._embed)
+                            await reindex(table, meaningless, self._embed)
                             vectors |= await table.vectors(meaningless)
                         await in_thread(partial(cache.place, name, self._embedding_id, vectors))
                         are_there = 0 < len(ids) == len(vectors)
@@ -284,7 +285,7 @@ class NamespaceData:
                 left = 1
                 while left:
                     async with self.lock():
-                        left = await table.mend(self._embed)
+                        left = await mend(table, self._embed)
         except PersistentMemoryError as error:
             logger.warning(
                 "Vectors of %r that were lost could not be made anew, and will be tried again when its store is next "

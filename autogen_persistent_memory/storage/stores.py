@@ -183,6 +183,20 @@ class TemporaryStore:
         return ChromaConnection(Ram(self.config.id))
 
 
+def store_config(store: MemoryStore) -> StoreConfig:
+    """Return the declarative form of a store, for a component's JSON.
+
+    Raises:
+        ValueError: The store is not one of this package's.
+    """
+    if isinstance(store, EmbeddedStore | ServerStore | CloudStore | TemporaryStore):
+        return store.config
+    raise ValueError(
+        f"A memory on {store!r} cannot be dumped as a component: only the stores of this package can be loaded again. "
+        "Make the memory in code instead."
+    )
+
+
 def store_from_config(config: StoreConfig) -> MemoryStore:
     """The store that a configuration describes."""
     if isinstance(config, EmbeddedStoreConfig):

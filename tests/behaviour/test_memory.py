@@ -514,7 +514,7 @@ async def test_large_values_may_be_set_and_read_at_the_same_time(profile: Profil
             assert await profile.get("big") in texts
 
     await asyncio.gather(*(profile.set("big", text) for text in texts), read(), read())
-    values = profile._engine.values
+    values = profile._engine.values._table
     assert await values.read(lambda collection: collection.count(), 0) == 3  # type: ignore[attr-defined]
     await profile.clear()
     assert await values.read(lambda collection: collection.count(), 0) == 0  # type: ignore[attr-defined]
@@ -537,7 +537,8 @@ async def test_counters_are_kept_until_they_are_written(
     record = await profile.remember("Likes tea")
     await profile.recall("tea", reinforce=True)
     with monkeypatch.context() as patch:
-        patch.setattr("autogen_persistent_memory.storage.chroma.record_rows.ChromaRecordTable.touch", lambda *a: 1 / 0)
+        amend = "autogen_persistent_memory.storage.chroma.record_rows.ChromaRecordTable.amend"
+        patch.setattr(amend, lambda *records, usage_only: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             await profile.flush()
     await profile.flush()

@@ -110,7 +110,7 @@ async def test_a_newer_schema_is_refused_at_once() -> None:
     memory = PersistentMemory("ann", store=store, embedding=words())
     await memory.set("key", "value")
     newer = {"apm_schema": 99, "apm_namespace": "ann", "apm_shelf": "values", "apm_embedding": "none"}
-    await memory._engine.values.write(lambda collection: collection.modify(metadata=newer))  # type: ignore[attr-defined]
+    await memory._engine.values._table.write(lambda collection: collection.modify(metadata=newer))  # type: ignore[attr-defined]
     for memory in each_memory(store):
         assert [type(error) for error in await refusals(memory)] == [SchemaVersionError] * 2
 

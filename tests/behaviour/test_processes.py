@@ -205,7 +205,7 @@ async def test_a_store_of_a_newer_schema_is_refused_and_left_alone() -> None:
     memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words())
     await memory.remember("Likes tea")
     await memory.set("key", "value")
-    values = memory._engine.values
+    values = memory._engine.values._table
     for part, table in ((memory._engine.namespace_data.table("profile"), "profile"), (values, "values")):
         embedding = "toy-words" if table == "profile" else "none"
         metadata = {"apm_schema": 99, "apm_namespace": "ann", "apm_shelf": table, "apm_embedding": embedding}

@@ -735,7 +735,7 @@ def test_a_memory_without_an_embedding_cannot_write_a_vector_nor_make_a_collecti
         record = MemoryRecord(id="1", namespace="ann", content="x", created_at=NOW, updated_at=NOW)
         with pytest.raises(EmbeddingMismatchError, match="without an embedding"):
             await table.put([record], [[1.0]])
-        assert await connection.namespaces() == []
+        assert await connection.inventory() == []
         await connection.close()
 
     asyncio.run(write())

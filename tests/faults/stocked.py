@@ -49,7 +49,7 @@ async def stock(path: Path, count: int, *, saved_every: int = 1000, namespace: s
             for page in range(0, count, page_size):
                 part = records[page : page + page_size]
                 vectors = await asyncio.to_thread(word_vectors, [record.content for record in part])
-                await _table(memory).add(part, vectors)
+                await _table(memory).put(part, vectors, new=True)
 
 
 def open_memory(path: Path, namespace: str = NAMESPACE) -> PersistentMemory:

@@ -115,7 +115,7 @@ async def test_a_namespace_that_one_record_blocks_is_found_and_set_going_again(
 
 async def test_a_record_with_too_many_tags_that_comes_in_by_a_back_door_blocks_nothing() -> None:
     async with open_memory(TemporaryStore()) as memory:
-        await table_of(memory).add([BIG], word_vectors([BIG.content]))
+        await table_of(memory).put([BIG], word_vectors([BIG.content]), new=True)
         assert await memory.record(BIG.id) == BIG
         await memory.remember("Likes tea")
         assert await memory.compact(progress=False) == 2

@@ -46,6 +46,7 @@ from autogen_persistent_memory.maintenance.transfer.export_format import (
     from_line,
     to_line,
 )
+from autogen_persistent_memory.storage.connection import StoreConnection
 from autogen_persistent_memory.storage.protocol import Entry
 
 Store = EmbeddedStore | ServerStore | TemporaryStore
@@ -334,7 +335,7 @@ async def test_namespaces_are_renamed_one_by_one_and_by_path() -> None:
     there = await filled(source, "prod/ann", "prod/eu/bob", "cleo", "prod", write=a_few)
     rename = {"prod/": "staging/", "prod/eu/": "eu/", "cleo": "dora"}
     await taken_in(target, await exported(source), rename=rename)
-    assert await target.connect().namespaces() == ["dora", "eu/bob", "prod", "staging/ann"]
+    assert await StoreConnection(target).namespaces() == ["dora", "eu/bob", "prod", "staging/ann"]
     assert await found_in(target, "staging/ann") == in_namespace(there["prod/ann"], "staging/ann")
 
 

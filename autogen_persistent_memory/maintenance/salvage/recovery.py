@@ -16,6 +16,7 @@ from ...storage.chroma.connection import ChromaConnection
 from ...storage.chroma.migrations import check_schema, up_to_date_row
 from ...storage.chroma.rows import namespace_of, owner_by_name, readable, to_record
 from ...storage.chroma.values import entries_of, is_head
+from ...storage.connection import StoreConnection
 from ...storage.protocol import TABLES, Entry, Space, TableName
 from ...storage.repair.startup_repair import replace_damaged, workplace
 from ...storage.stores import EmbeddedStore
@@ -189,7 +190,7 @@ async def _build(
     progress: Progress,
 ) -> None:
     """Write what was found into a new store, or go on with that."""
-    connection = store.connect()
+    connection = StoreConnection(store)
     total = sum(len(find.records) for find in tables) + sum(map(len, values.values()))
     try:
         await connection.prepare()
@@ -201,7 +202,7 @@ async def _build(
                 records = [record for id, record in find.records.items() if id not in there]
                 for start in range(0, len(records), _PAGE):
                     page = records[start : start + _PAGE]
-                    await table.add(page, await embedded(page, embedding))
+                    await table.put(page, await embedded(page, embedding), new=True)
                     done(len(page))
             for namespace, entries in values.items():
                 for (space, name), entry in entries.items():

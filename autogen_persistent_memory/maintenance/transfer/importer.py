@@ -11,7 +11,8 @@ from ...core.errors import PersistentMemoryError
 from ...core.records import MemoryRecord
 from ...retrieval.namespace import NamespaceData
 from ...runtime.threads import in_thread
-from ...storage.protocol import Connection, TableName
+from ...storage.connection import StoreConnection
+from ...storage.protocol import TableName
 from ...text.embeddings import Embedding, Vectors, embedded
 from .export_format import End, Line, NamespaceLine, RecordLine, ValueLine, from_line
 
@@ -27,7 +28,7 @@ class Importer:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: StoreConnection,
         embedding: Embedding,
         renamed: Callable[[str], str],
         done: Callable[[int], None],

@@ -11,7 +11,8 @@ from ...core.checks import check_flag, check_namespace
 from ...core.errors import PersistentMemoryError
 from ...runtime.reporting import Progress, progress_of
 from ...runtime.threads import in_thread
-from ...storage.protocol import Connection, MemoryStore, Space, TableName
+from ...storage.connection import StoreConnection, size_of
+from ...storage.protocol import MemoryStore, Space, TableName
 from ...text.embeddings import Embedding, MiniLMEmbedding
 from .export_format import End, Header, Line, NamespaceLine, RecordLine, ValueLine, from_line, to_line
 from .importer import Importer
@@ -52,13 +53,13 @@ async def export_memories(
     """
     wanted = None if namespaces is None else [check_pattern(name) for name in namespaces]
     with_vectors = check_flag(vectors, "vectors")
-    connection = store.connect()
+    connection = StoreConnection(store)
     try:
         embeddings = _chosen(await connection.embeddings(), wanted)
         total = 0
         for namespace, made_by in embeddings.items():
             total += sum([len(await connection.values(namespace).names(space)) for space in _SPACES])
-            total += sum([await connection.table(namespace, name, id).size() for name, id in made_by.items()])
+            total += sum([await size_of(connection.table(namespace, name, id)) for name, id in made_by.items()])
         async with progress_of(total, "Exporting", progress) as done, writing_lines(file) as write_lines:
             count = 0
 
@@ -81,7 +82,7 @@ async def export_memories(
 
 
 async def _export_namespace(
-    connection: Connection,
+    connection: StoreConnection,
     described: NamespaceLine,
     with_vectors: bool,
     write: Callable[[Iterable[Line]], Awaitable[None]],
@@ -138,7 +139,7 @@ async def import_memories(
         PersistentMemoryError: A line is no good, or the store could not be written.
     """
     renamed = renaming(rename or {})
-    connection = store.connect()
+    connection = StoreConnection(store)
     try:
         async with aclosing(pages_of_lines(file)) as pages:
             page: Sequence[str | bytes] = await anext(pages, [])

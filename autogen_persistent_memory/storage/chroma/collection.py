@@ -56,20 +56,8 @@ class NamespaceCollection:
         """Use the collection to change what is there; where nothing is, answer the default."""
         return await self._call(lambda client: self._use(client, use, default), writes=True)
 
-    async def check(self) -> None:
-        """Make sure that this version may change what is there.
-
-        Raises:
-            SchemaVersionError: A newer one wrote it.
-        """
-        await self._call(self._find)
-
-    async def clear(self) -> None:
+    def drop(self, client: ClientAPI) -> None:
         """Delete the collection and everything in it, dead vectors included."""
-        await self._call(self._drop, writes=True)
-
-    def _drop(self, client: ClientAPI) -> None:
-        self._find(client)
         self._found = None
         for name in (self._name, self._rebuilt_name):
             if get_collection(client, name) is not None:
@@ -80,7 +68,7 @@ class NamespaceCollection:
 
         while True:
             known = self._found is not None
-            collection = self._find(client) or (None if default else self._create(client, self._name, self._identity))
+            collection = self.find(client) or (None if default else self._create(client, self._name, self._identity))
             if collection is None:
                 return default[0]
             if not any_embedding:
@@ -93,7 +81,12 @@ class NamespaceCollection:
                 if not known:
                     raise
 
-    def _find(self, client: ClientAPI) -> Collection | None:
+    def find(self, client: ClientAPI) -> Collection | None:
+        """Return the collection, with all migrations made, if there is one.
+
+        Raises:
+            SchemaVersionError: A newer version wrote it.
+        """
         if self._found_by is not client:  # it was closed and opened again, and what was found belongs to the old one
             self._found, self._found_by = None, client
             collections_used(client).add(self._name)

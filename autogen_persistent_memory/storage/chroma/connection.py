@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..availability import CircuitBreaker
 from ..outbox import Outbox
-from ..protocol import Stored, TableName
+from ..protocol import ANY_EMBEDDING, Part, Stored, TableName
+from .collection import NamespaceCollection
 from .embedded import Folder
 from .record_rows import ChromaRecordTable
-from .rows import namespace_of, stored_of
+from .rows import stored_of
 from .shared_client import ClientSource, SharedClient, closed_meanwhile, join_shared_client
 from .values import ChromaValues
 
@@ -44,23 +44,22 @@ class ChromaConnection:
         return ChromaRecordTable(self._call, namespace, name, embedding_id, self._repair)
 
     def values(self, namespace: str) -> ChromaValues:
-        return ChromaValues(self._call, namespace, self.lock)
-
-    async def namespaces(self) -> list[str]:
-        found = await self._call(_metadata_of_collections)
-        return sorted({namespace for metadata in found if (namespace := namespace_of(metadata)) is not None})
+        return ChromaValues(self._call, namespace)
 
     async def inventory(self) -> list[Stored]:
         found = await self._call(_metadata_of_collections)
         return sorted(filter(None, map(stored_of, found)), key=lambda stored: (stored.namespace, stored.table))
 
-    async def embeddings(self) -> dict[str, dict[TableName, str]]:
-        found: dict[str, dict[TableName, str]] = {}
-        for stored in await self.inventory():
-            made_by = found.setdefault(stored.namespace, {})
-            if stored.table != "values":
-                made_by[stored.table] = stored.embedding
-        return found
+    async def drop(self, namespace: str, parts: Sequence[Part]) -> None:
+        collections = [NamespaceCollection(self._call, namespace, part, ANY_EMBEDDING) for part in parts]
+
+        def drop(client: ClientAPI) -> None:
+            for collection in collections:
+                collection.find(client)  # all of them first: a newer version may have written one
+            for collection in collections:
+                collection.drop(client)
+
+        await self._call(drop, writes=True)
 
     async def alone(self, work: Callable[[], T]) -> T:
         await self.prepare()
@@ -86,17 +85,12 @@ class ChromaConnection:
             raise ValueError("This is no store in a folder.")
         return await line.apart(self, folder, lambda: folder.work_on(work))
 
-    async def drop(self, name: str) -> None:
+    async def delete_collection(self, name: str) -> None:
         """Delete a collection for good."""
         await self._call(lambda client: client.delete_collection(name), writes=True)
 
-    @asynccontextmanager
-    async def lock(self, namespace: str) -> AsyncIterator[None]:
-        async with (await self._joined()).lock(namespace):
-            yield
-
-    async def shared(self, name: str, make: Callable[[], T]) -> T:
-        return (await self._joined()).share(name, make)
+    async def identity(self) -> tuple[str, ...]:
+        return (await self._joined()).identity
 
     def keeps_in(self, folder: Path) -> bool:
         return self._source.identity() == Folder(str(folder)).identity()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ...core.errors import StoreUnavailableError
 from ...core.records import MemoryRecord, Selection
 from ...text.embeddings import Vector, Vectors
+from ..connection import reindex, verify
 from ..protocol import Embed, Near, TableName
 from .chroma_compat import bare_collection
 from .collection import Caller, NamespaceCollection, delete_rows, get_collection, vectors_of
@@ -35,9 +36,6 @@ _WRITE_CHARACTERS = 100_000
 _READ_PAGE = 1000
 _REBUILD_PAGE = 100
 _REBUILD_ROUNDS = 20
-_VERIFIED = 16
-_SAME = 0.99
-"""How alike two vectors of the same text are at least, also where an embedding answers a little differently each time."""
 
 
 class ChromaRecordTable(NamespaceCollection):
@@ -54,21 +52,15 @@ class ChromaRecordTable(NamespaceCollection):
         super().__init__(call, namespace, name, embedding_id)
         self._repair = repair
 
-    async def add(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+    async def put(self, records: Sequence[MemoryRecord], vectors: Vectors, *, new: bool = False) -> None:
+        form = to_new_row if new else to_row
         for part in _chunks(records):
-            await self.write(partial(_upsert, records=records[part], vectors=vectors[part], to_row=to_new_row))
+            await self.write(partial(_upsert, records=records[part], vectors=vectors[part], to_row=form))
 
-    async def put(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+    async def amend(self, records: Sequence[MemoryRecord], *, usage_only: bool = False) -> None:
+        metadata = to_usage if usage_only else to_metadata
         for part in _chunks(records):
-            await self.write(partial(_upsert, records=records[part], vectors=vectors[part]))
-
-    async def amend(self, records: Sequence[MemoryRecord]) -> None:
-        for part in _chunks(records):
-            await self.change(partial(_update, records=records[part], metadata=to_metadata), None)
-
-    async def touch(self, records: Sequence[MemoryRecord]) -> None:
-        for part in _chunks(records):
-            await self.change(partial(_update, records=records[part], metadata=to_usage), None)
+            await self.change(partial(_update, records=records[part], metadata=metadata), None)
 
     async def get(self, ids: Sequence[str]) -> list[MemoryRecord]:
         if not ids:
@@ -118,7 +110,7 @@ class ChromaRecordTable(NamespaceCollection):
         if repair is None or self._name not in repair.lost:
             return 0
         lost, restored = repair.lost[self._name], repair.restored[self._name]
-        if not await self.verify(sorted(restored), embed):
+        if not await verify(self, sorted(restored), embed):
             logger.warning(
                 "%d vectors of %r that were left in a damaged index are not those of their memories. All are made again.",
                 len(restored),
@@ -127,31 +119,13 @@ class ChromaRecordTable(NamespaceCollection):
             lost |= restored
         restored.clear()
         page = list(islice(lost, _REBUILD_PAGE))
-        await self.reindex(page, embed)
+        await reindex(self, page, embed)
         lost.difference_update(page)
         return len(lost)
 
-    async def verify(self, ids: Sequence[str], embed: Embed) -> bool:
-        sample = ids[:: len(ids) // _VERIFIED or 1]
-        records, vectors = await self.get(sample), await self.vectors(sample)
-        made = await embed(records)
-        return all(
-            record.id in vectors and _cosine(vectors[record.id], vector) > _SAME
-            for record, vector in zip(records, made)
-        )
-
-    async def reindex(self, ids: Sequence[str], embed: Embed) -> None:
-        records = await self.get(ids)
-        await self.put(records, await embed(records))
-
-    async def settle(self) -> None:
-        await self._call(lambda client: None, writes=True)
-
     async def ids(self) -> list[str]:
+        await self._call(lambda client: None, writes=True)  # queued behind the writes of cancelled tasks
         return await self.read(lambda collection: list(collection.get(include=[])["ids"]), [])
-
-    async def check_fit(self) -> None:
-        await self.read(lambda collection: None, None)
 
     async def size(self) -> int:
         return await self._call(
@@ -229,12 +203,6 @@ class ChromaRecordTable(NamespaceCollection):
     def _records(self, answer: Any) -> list[MemoryRecord]:
         rows = zip(answer["ids"], answer["documents"] or [], answer["metadatas"] or [], strict=True)
         return [to_record(self._namespace, id, document, metadata) for id, document, metadata in rows]
-
-
-def _cosine(one: Vector, other: Vector) -> float:
-    import numpy as np
-
-    return float(np.dot(one, other) / ((np.linalg.norm(one) * np.linalg.norm(other)) or 1))
 
 
 def _chunks(items: Sequence[MemoryRecord] | Sequence[str]) -> Iterator[slice]:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...core.errors import EmbeddingMismatchError, PersistentMemoryError, StoreLockedError, StoreUnavailableError
-from ...runtime.locks import CrossLoopLock
 from ...runtime.threads import DaemonPool, importing
 from ...text.redaction import caused_by
 from ..availability import CircuitBreaker
@@ -96,8 +95,9 @@ class ClientSource(Protocol):
 class SharedClient:
     """All that the memories of this process share of one store."""
 
-    def __init__(self, source: ClientSource) -> None:
+    def __init__(self, source: ClientSource, identity: tuple[str, ...]) -> None:
         self.source = source
+        self.identity = identity
         self._readers = DaemonPool(_READERS, "autogen-memory-read", finishes=source.local)
         self._writers = DaemonPool(source.writers, "autogen-memory-write", finishes=True)
         self._mutex = threading.RLock()  # never held while anything waits
@@ -110,8 +110,6 @@ class SharedClient:
         self._recoveries = 0
         self._closing: Future[None] | None = None
         self._users: weakref.WeakSet[object] = weakref.WeakSet()
-        self._locks: weakref.WeakValueDictionary[str, CrossLoopLock] = weakref.WeakValueDictionary()
-        self._shared: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
     async def call(self, user: object, use: Callable[[ClientAPI], T], *, writes: bool = False) -> T:
         """Run `use` with the client in a thread, for a user that has joined.
@@ -147,25 +145,8 @@ class SharedClient:
             if self._users or self._client is None:
                 return
             client, self._client = self._client, None
-            self._shared.clear()  # what was known of the store; another process may change it now
             closing = self._closing = _closers.submit(self._close, client)
         await asyncio.wrap_future(closing)
-
-    def lock(self, name: str) -> CrossLoopLock:
-        """A lock by name."""
-        with self._mutex:
-            lock = self._locks.get(name)
-            if lock is None:
-                lock = self._locks[name] = CrossLoopLock()
-            return lock
-
-    def share(self, name: str, make: Callable[[], T]) -> T:
-        """What is shared under a name, made if nobody has it yet. Kept as long as anybody holds it."""
-        with self._mutex:
-            shared: T | None = self._shared.get(name)
-            if shared is None:
-                shared = self._shared[name] = make()
-            return shared
 
     @property
     def is_open(self) -> bool:
@@ -346,7 +327,7 @@ async def join_shared_client(source: ClientSource, user: object) -> SharedClient
 def _join_shared_client(source: ClientSource, user: object) -> SharedClient:
     identity = source.identity()
     with _shared_clients_mutex:
-        line = _shared_clients.setdefault(identity, SharedClient(source))
+        line = _shared_clients.setdefault(identity, SharedClient(source, identity))
     line.join(user)
     return line
 

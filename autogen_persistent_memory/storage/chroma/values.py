@@ -7,15 +7,12 @@ three seconds. Long texts are spread over several rows, so that writing one does
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, cast, get_args
 
 from ...core.errors import StoreUnavailableError
-from ...core.records import utc_now
-from ...runtime.threads import in_thread
 from ..protocol import Entry, Space
 from .collection import Caller, NamespaceCollection, delete_rows
 from .rows import Metadata
@@ -29,22 +26,11 @@ _READ_TRIES = 5
 class ChromaValues(NamespaceCollection):
     """The values of a namespace. A head row holds the first chunk and names the version of the others."""
 
-    def __init__(self, call: Caller, namespace: str, lock: Callable[[str], AbstractAsyncContextManager[None]]) -> None:
+    def __init__(self, call: Caller, namespace: str) -> None:
         super().__init__(call, namespace, "values", _NO_EMBEDDING)
-        self._lock = partial(lock, f"{namespace}\nvalues")
 
-    async def put(self, space: Space, name: str, text: str, at: datetime | None = None) -> None:
-        async with self._lock():
-            await self._put(space, name, text, at or utc_now())
-
-    async def revise(self, space: Space, name: str, change: Callable[[str], str | None]) -> None:
-        async with self._lock():
-            text = await self.get(space, name)
-            revised = None if text is None else await in_thread(partial(change, text))
-            if revised is not None:
-                await self._put(space, name, revised, utc_now())
-
-    async def _put(self, space: Space, name: str, text: str, at: datetime) -> None:
+    async def put(self, space: Space, name: str, entry: Entry) -> None:
+        text, at = entry
         chunks = [text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK)]
         version = secrets.token_hex(4)
         before = await self._head(space, name)
@@ -52,21 +38,24 @@ class ChromaValues(NamespaceCollection):
             part = {"part_of": space, "text": chunk}
             await self._write(_part_id(space, name, version, number), part)
         head = {"space": space, "name": name, "text": chunks[0], "parts": len(chunks), "version": version}
-        await self._write(_head_id(space, name), head | {"at": at.isoformat()})
+        await self._write(_head_id(space, name), head | ({} if at is None else {"at": at.isoformat()}))
         await self._delete(_part_ids(before))
 
-    async def get(self, space: Space, name: str) -> str | None:
-        entry = await self.entry(space, name)
-        return None if entry is None else entry.text
+    async def get(self, space: Space, names: Sequence[str]) -> dict[str, Entry]:
+        heads = await self._rows(ids=[_head_id(space, name) for name in names])
+        entries = {head["name"]: await self._entry(head) for head in heads.values()}
+        return {name: entry for name, entry in entries.items() if entry is not None}
 
-    async def entry(self, space: Space, name: str) -> Entry | None:
+    async def _entry(self, head: Metadata | None) -> Entry | None:
+        name = None if head is None else head["name"]
         for _ in range(_READ_TRIES):
-            head = await self._head(space, name)
             if head is None:
                 return None
-            entry = _joined(head, await self._rows(ids=_part_ids(head)))
-            if entry is not None:  # else it was replaced between the two reads
+            parts = _part_ids(head)
+            entry = _joined(head, await self._rows(ids=parts) if parts else {})
+            if entry is not None:
                 return entry
+            head = await self._head(head["space"], head["name"])  # it was replaced between the two reads
         raise StoreUnavailableError(
             f"The value {name!r} cannot be read: parts of it are missing, or it changes all the time. Try again, or set or "
             "delete it."
@@ -79,29 +68,16 @@ class ChromaValues(NamespaceCollection):
         )
         return [id.removeprefix(prefix) for id in ids]
 
-    async def all(self, space: Space) -> dict[str, str]:
-        heads = await self._rows(where={"space": space})
-        texts = {head["name"]: head["text"] if head["parts"] == 1 else None for head in heads.values()}
-        for name in [name for name, text in texts.items() if text is None]:
-            texts[name] = await self.get(space, name)
-        return {name: text for name, text in texts.items() if text is not None}
-
     async def remove(self, space: Space, name: str) -> bool:
-        async with self._lock():
-            head = await self._head(space, name)
-            if head is None:
-                return False
-            await self._delete([_head_id(space, name), *_part_ids(head)])
-            return True
+        head = await self._head(space, name)
+        if head is None:
+            return False
+        await self._delete([_head_id(space, name), *_part_ids(head)])
+        return True
 
-    async def empty(self, space: Space) -> None:
-        async with self._lock():
-            heads, parts = await self._rows(where={"space": space}), await self._rows(where={"part_of": space})
-            await self._delete([*heads, *parts])
-
-    async def clear(self) -> None:
-        async with self._lock():
-            await super().clear()
+    async def clear(self, space: Space) -> None:
+        heads, parts = await self._rows(where={"space": space}), await self._rows(where={"part_of": space})
+        await self._delete([*heads, *parts])
 
     async def _head(self, space: Space, name: str) -> Metadata | None:
         id = _head_id(space, name)
@@ -109,6 +85,7 @@ class ChromaValues(NamespaceCollection):
 
     async def _rows(self, *, ids: list[str] | None = None, where: Metadata | None = None) -> dict[str, Metadata]:
         if ids == []:
+            await self.read(lambda collection: None, None)  # which makes sure that this version can use the collection
             return {}
         answer = await self.read(
             lambda collection: cast(Any, collection.get(ids=ids, where=where, include=["metadatas"])), None
