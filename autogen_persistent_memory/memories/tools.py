@@ -31,7 +31,7 @@ from ..retrieval.engine import Engine
 from ..runtime.deadlines import within
 from ..runtime.threads import in_thread, in_thread_if_long
 from ..storage.protocol import TableName
-from ..text.passages import could_answer
+from ..text.sentences import could_answer
 from ..text.words import terms
 from .explicit import RememberingMemory
 from .protocol import cancellable

@@ -1,4 +1,4 @@
-"""What somebody says in their own words: the sentences of a message without code, logs and quotations.
+"""The sentences of a message: where they begin and end, which of them its writer says, and which of them tell something.
 
 Pure functions, linear in the length of the text.
 """
@@ -6,15 +6,52 @@ Pure functions, linear in the length of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from ..core.lazy_regex import lazy
+from .speech_acts import tells
+from .words import content_words, names_within, terms
 
-LONGEST_TEXT = 16_000
-"""How much of a message is read: what people say of themselves stands in short ones, or at the start of long ones."""
+Span = tuple[int, int]
+"""Where a part of a text begins and ends."""
 
-LONGEST_SENTENCE = 400
-"""Longer ones are pasted, or too tangled for rules."""
+ELLIPSIS = "…"
+_LONGEST_SPLIT = 20_000
+"""Characters of a message that are split into sentences; the rest is one part."""
+_LONGEST_OWN_TEXT = 16_000
+"""Characters of a message that are read for its writer's own words: people talk about themselves early."""
+_LONGEST_OWN_SENTENCE = 400
+"""Longer sentences are pasted, or too tangled for rules."""
+_LONGEST_NARROWED = 1_000
+"""Characters up to which a sentence is split into clauses to find a fact in it."""
+_LONG_MESSAGE = 5_000
+"""Characters beyond which a message is taken to tell something, without reading it."""
+_PARTICULAR = 2.0
+"""Weight of a name or a number, beside 1 for any other word, in finding the sentence that tells a fact."""
+
+# These match at one place of a run only, so that searching takes time linear in the length of the text.
+_SENTENCE_END = lazy(r"(?<![.!?…])[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+|\n+")
+_ABBREVIATION = lazy(
+    r"(?<![^\s(])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Inc|Ltd|Co|Corp|vs|etc|approx|No|Mt|Ft"
+    r"|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K)\.[\"'”’)\]]*\Z"
+)
+_SUBJECT = (
+    r"(?:I|we|you|he|she|it|they|there|my|our|your|his|her|its|their|the|a|an|this|please|can|could|would|will|do|does|did"
+    r"|is|are|was|what|which|who|where|when|why|how|keep|remember|let)\b"
+)
+_CLAUSE_END = lazy(
+    rf"[;:]\s+|\s[-–—]\s|,\s+(?={_SUBJECT})"
+    rf"|(?:,|(?<![\s,]))\s+(?=(?:and|but|so|because|since|although|though|while|or|also|then)\s+{_SUBJECT})",
+    re.IGNORECASE,
+)
+_WORD = lazy(r"\w+")
+_DIGIT = lazy(r"\d")
+_WISH = lazy(
+    r"\W*(?:(?:please|now|then|and|ok|okay|so|hey|hi|hello)\W+)*"
+    r"(?:(?:tell|show|give|remind|ask|send)\s+(?:me|us)|let\s+(?:me|us)\s+know|explain|describe|list|repeat)\b",
+    re.IGNORECASE,
+)
 
 _QUOTED = "\ufffc"
 """Stands for a quotation; a sentence with one in it is not the speaker's own."""
@@ -47,12 +84,6 @@ _BACKTICKS = lazy(r"`([^`\n]{1,200})`")
 _QUOTATION = lazy(r"\"([^\"\n]{1,400})\"|(?<![\w'])'([^'\n]{1,200}(?:'\w[^'\n]{0,200}){0,8})'(?!\w)")
 _FIRST_PERSON = lazy(r"\b(?:i|my|me|we|our)\b", re.IGNORECASE)
 
-_END = lazy(r"(?<=[.!?])[\"')\]]*\s+|(?<=[.!?])(?=\n)")
-_ABBREVIATION = lazy(
-    r"(?:^|[\s(])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Inc|Ltd|Co|Corp|vs|etc|approx|No|Mt|Ft"
-    r"|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K)\.$"
-)
-
 _QUOTING = lazy(
     r"""\b(?:translate|rewrite|rephrase|paraphrase|proofread|correct|summari[sz]e|improve|edit|polish|shorten
     |grammar|spelling
@@ -73,14 +104,49 @@ _SPEAKER_LABEL = lazy(r"[A-Z][\w.]*(?: [A-Z][\w.]*)?$")
 _LABEL = lazy(r"([^:]{1,120}):(?:\s+|$)")
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences of a text that its writer says, in order, each on one line."""
+def sentences(text: str) -> list[Span]:
+    """Return where the sentences of a text begin and end."""
+    return list(_pieces(text, 0, min(len(text), _LONGEST_SPLIT), _SENTENCE_END, len(text)))
+
+
+def clauses(text: str) -> list[Span]:
+    """Return where the clauses of a text begin and end: its sentences, taken apart where a new subject begins.
+
+    >>> [text[start:end] for text in ["Hi, I'm Ann, and my order is late. Why?"] for start, end in clauses(text)]
+    ['Hi,', "I'm Ann,", 'and my order is late.', 'Why?']
+    """
+    return [clause for sentence in sentences(text) for clause in _clauses_within(sentence, text)]
+
+
+def _clauses_within(sentence: Span, text: str) -> list[Span]:
+    start, end = sentence
+    return list(_pieces(text, start, min(end, _LONGEST_SPLIT), _CLAUSE_END, end))
+
+
+def _pieces(text: str, start: int, end: int, boundary: re.Pattern[str], last: int) -> Iterator[Span]:
+    for found in boundary.finditer(text, start, end):
+        if not _ABBREVIATION.search(text, max(start, found.end() - 10), found.end()):
+            yield from _trimmed(text, start, found.end())
+            start = found.end()
+    yield from _trimmed(text, start, last)
+
+
+def _trimmed(text: str, start: int, end: int) -> Iterator[Span]:
+    piece = text[start:end]
+    if piece.strip():
+        yield start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
+
+
+def own_sentences(text: str) -> list[str]:
+    """Return the sentences that the writer of a message says, in order, each on one line: no code, logs or quotations."""
     own: list[str] = []
-    for sentence in _split(_prose(text[:LONGEST_TEXT].translate(_TYPED))):
+    prose = _prose(text[:_LONGEST_OWN_TEXT].translate(_TYPED))
+    for start, end in sentences(prose):
+        sentence = " ".join(prose[start:end].split())
         label = _LABEL.match(sentence)
         if label is not None and _introduces_others_words(label[1]):
-            break  # what follows a "Translate this:" belongs to it, to the end of the message
-        if _QUOTED not in sentence and len(sentence) <= LONGEST_SENTENCE:
+            break  # all that follows "Translate this:" belongs to it
+        if _QUOTED not in sentence and 2 < len(sentence) <= _LONGEST_OWN_SENTENCE:
             own.append(sentence)
     return own
 
@@ -114,7 +180,7 @@ def _prose(text: str) -> str:
 def _continues(line: str, following: str) -> bool:
     """Whether a line was only broken to fit a width."""
     return (
-        len(line) < LONGEST_SENTENCE
+        len(line) < _LONGEST_OWN_SENTENCE
         and line[-1:] not in ".!?:;"
         and following.lstrip()[:1].islower()
         and len(line) > 40
@@ -131,17 +197,101 @@ def _quotation(found: re.Match[str]) -> str:
     return _QUOTED if len(said.split()) > 5 or _FIRST_PERSON.search(said) else found[0]
 
 
-def _split(prose: str) -> Iterator[str]:
-    for line in prose.split("\n"):
-        start = 0
-        for end in _END.finditer(line):
-            if not _ABBREVIATION.search(line, max(start, end.start() - 8), end.start()):
-                yield from _tidied(line[start : end.start()])
-                start = end.end()
-        yield from _tidied(line[start:])
+def could_answer(text: str, asked: str = "") -> bool:
+    """Return whether anything in a message could ever answer a question, or this one.
+
+    Greetings, thanks and assent cannot. A question, or a wish to be told something, can only by the names and numbers in
+    it, and not where others are asked about.
+
+    >>> could_answer("What is my order number?"), could_answer("Has my order 4471 arrived?", "What is my order number?")
+    (False, True)
+    >>> could_answer("Has my order 4471 arrived?", "Has my order 4472 arrived?")
+    False
+    """
+    if len(text) > _LONG_MESSAGE:
+        return True
+    tells_something, particulars = _told(text)
+    wanted = _particulars(asked) if particulars else None
+    return tells_something or bool(particulars and (not wanted or wanted & particulars))
 
 
-def _tidied(sentence: str) -> Iterator[str]:
-    words = " ".join(sentence.split())
-    if len(words) > 2:
-        yield words
+@lru_cache(maxsize=2048)
+def _told(text: str) -> tuple[bool, frozenset[str]]:
+    """Return whether a text tells anything, and the particulars in what it asks."""
+    said = [text[start:end] for start, end in sentences(text)]
+    asking = [sentence for sentence in said if _asks(sentence)]
+    tells_something = len(asking) < len(said) and any(tells(sentence) for sentence in said if sentence not in asking)
+    return tells_something, _particulars(" ".join(asking))
+
+
+def _asks(sentence: str) -> bool:
+    return sentence.endswith(("?", "？")) or _WISH.match(sentence) is not None
+
+
+@lru_cache(maxsize=2048)
+def _particulars(text: str) -> frozenset[str]:
+    numbers = (word for word in _WORD.findall(text) if _DIGIT.search(word))
+    return frozenset(word.casefold() for word in (*numbers, *names_within(text)))
+
+
+def locate(said: Sequence[str], text: str) -> list[Span]:
+    """Return where a message says each of these: the clauses of one sentence that hold its words; all of it if none does.
+
+    >>> text = "Hi, I'm Ann. My order #4471 hasn't arrived."
+    >>> [text[start:end] for start, end in locate(["The user's name is Ann."], text)]
+    ["I'm Ann."]
+    """
+    held = {(start, end): set(terms(text[start : min(end, _LONGEST_SPLIT)])) for start, end in sentences(text)}
+    return [_place_of(quote, held, text) for quote in said]
+
+
+def _place_of(quote: str, held: Mapping[Span, set[str]], text: str) -> Span:
+    weights = dict.fromkeys(terms(quote), 1.0)
+    weights |= {term: _PARTICULAR for word in _particulars(quote) for term in terms(word)}
+    found = {sentence: weights.keys() & words for sentence, words in held.items()}
+    best = max(found, key=lambda sentence: sum(weights[term] for term in found[sentence]), default=(0, len(text)))
+    return _narrowed(best, found[best], text) if found.get(best) else (0, len(text))
+
+
+def _narrowed(sentence: Span, found: set[str], text: str) -> Span:
+    """Return the fewest clauses of a sentence, one after the other, that hold all these terms."""
+    if sentence[1] - sentence[0] > _LONGEST_NARROWED:
+        return sentence
+    parts = _clauses_within(sentence, text)
+    held = [found & set(terms(text[start:end])) for start, end in parts]
+    runs = [
+        (last - first, parts[first][0], parts[last][1])
+        for first in range(len(parts))
+        for last in range(first, len(parts))
+        if found.issubset(set().union(*held[first : last + 1]))
+    ]
+    _, start, end = min(runs, default=(0, *sentence))
+    return start, end
+
+
+def without(text: str, gone: Iterable[Span]) -> str:
+    """Return what a text tells beside these parts of it, with an ellipsis where something is left out; empty if nothing.
+
+    >>> without("I prefer tea, but my flight is LH440.", [(0, 13)])
+    '… but my flight is LH440.'
+    """
+    kept: list[str] = []
+    position = 0
+    for start, end in sorted({*gone, (len(text), len(text))}):
+        piece = text[position:start].strip()
+        if tells(piece):
+            kept += [*([ELLIPSIS] if position else []), piece]
+        position = max(position, end)
+    if kept and position and not text.rstrip().endswith(kept[-1]):
+        kept.append(ELLIPSIS)
+    return " ".join(kept)
+
+
+def is_covered(text: str, facts: Sequence[str]) -> bool:
+    """Return whether facts say all that a message tells, down to its numbers, names, paths and dates."""
+    if len(text) > _LONG_MESSAGE:
+        return False
+    told = set[str]().union(*(content_words(fact) for fact in facts))
+    said = [sentence for sentence in sentences(text) if could_answer(text[slice(*sentence)])]
+    parts = [text[start:end] for sentence in said for start, end in _clauses_within(sentence, text)]
+    return all(content_words(part) <= told for part in parts if tells(part))
