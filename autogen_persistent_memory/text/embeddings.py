@@ -8,14 +8,13 @@ import json
 import math
 import os
 import random
-import re
 import shlex
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from ..core.checks import require_text
+from ..core.checks import decode_json, require_text
 from ..core.component_configs import (
     CallableEmbeddingConfig,
     ChromaEmbeddingConfig,
@@ -23,10 +22,10 @@ from ..core.component_configs import (
     MiniLMEmbeddingConfig,
 )
 from ..core.errors import PersistentMemoryError
-from ..core.records import Draft, MemoryRecord
+from ..core.records import JSON, Draft, MemoryRecord
 from ..runtime.threads import DaemonPool, importing
 from .minilm import load_minilm
-from .redaction import caused_by, check_variable, keep_out, meaning, without_secrets
+from .redaction import caused_by, check_variable, keep_out, may_hold_secret, without_secrets
 from .speech_acts import is_trivial
 
 T = TypeVar("T")
@@ -318,16 +317,12 @@ def embedding_from_config(config: EmbeddingConfig) -> Embedding:
     return CallableEmbedding(function, id=config.id)
 
 
-_SECRET_WORDS = {"key", "keys", "token", "secret", "password", "credential", "credentials", "auth", "authorization"}
-_SECRET_WORDS |= {"header", "headers", "bearer"}
-
-
 def _refuse_secrets(options: Mapping[str, Any]) -> None:
     for option, value in options.items():
         if option.endswith("_env_var"):
             if value is not None:
                 check_variable(value, option)
-        elif _SECRET_WORDS & set(re.split(r"[^a-z]+", option.lower())) or _holds_secret(value):
+        elif may_hold_secret(option) or _holds_secret(value):
             raise ValueError(
                 f"{option} may hold a secret, which would be written into dumped configurations in plain. Put the value "
                 "in an environment variable and name that, in most of Chroma's functions as api_key_env_var='VARIABLE'."
@@ -375,6 +370,8 @@ def _checked(vectors: Vectors, count: int, embedding_id: str) -> Vectors:
 
 
 _ANY_TEXT = "any text"
+_LONGEST_MEANING = 32_000
+"""Characters that are embedded: more than most models read, and few enough for every function to read in a moment."""
 _SHORT_IN_0_1 = 30
 """Characters of the longest message that 0.1 took for trivial, with some space around it."""
 
@@ -382,11 +379,29 @@ _SHORT_IN_0_1 = 30
 async def embedded(items: Sequence[Draft] | Sequence[MemoryRecord], embedding: Embedding) -> Vectors:
     """A vector for each; what is trivial is not worth embedding and gets one that is like no other."""
     telling = [item for item in items if not is_trivial(item)]
-    vectors = iter(await embedding.embed([meaning(item) for item in telling]))
+    vectors = iter(await embedding.embed([_meaning(item) for item in telling]))
     if len(telling) == len(items):
         return list(vectors)
     dimensions = len(await embedding.embed_query(_ANY_TEXT))
     return [_unlike_any(item.content, dimensions) if is_trivial(item) else next(vectors) for item in items]
+
+
+def _meaning(item: Draft | MemoryRecord) -> str:
+    """Return the text whose vector stands for a memory: its beginning, and JSON without its punctuation."""
+    if item.mime_type != JSON or len(item.content) > _LONGEST_MEANING:
+        return item.content[:_LONGEST_MEANING]
+    return "; ".join(_leaves(decode_json(item.content), "")) or item.content
+
+
+def _leaves(value: object, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path} {key}".strip())
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item, path)
+    else:
+        yield f"{path}: {value}"
 
 
 def lacks_meaning(record: MemoryRecord, vector: Vector) -> bool:
