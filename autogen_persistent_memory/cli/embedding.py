@@ -52,7 +52,7 @@ class RecordedEmbedding(UnknownEmbedding):
         super().__init__(id)
 
     async def _compute(self, texts: list[str]) -> Vectors:
-        return await (await self._in_thread(self._confirmed))._compute(texts)
+        return await (await self._in_thread(self._confirmed)).embed(texts)
 
     def _confirmed(self) -> Embedding:
         with self._asking:

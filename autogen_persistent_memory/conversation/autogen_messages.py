@@ -26,8 +26,8 @@ from ..core.checks import MAX_SOURCE, mended
 from ..core.lazy_regex import lazy
 from ..core.records import QUOTE, MemoryRecord
 from ..retrieval.diversity import in_any_person
-from ..text.passages import clauses, sentences
 from ..text.pieces import matches
+from ..text.sentences import clauses, sentences
 from .traces import FORGOTTEN
 
 BLOCK_SOURCE = "memory"

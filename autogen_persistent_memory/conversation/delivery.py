@@ -16,7 +16,7 @@ from ..retrieval.engine import Engine
 from ..runtime.threads import in_thread
 from ..storage.availability import CircuitBreaker, patiently
 from ..storage.outbox import Heard, Outbox, Parcel
-from ..text.passages import locate
+from ..text.sentences import locate
 
 logger = logging.getLogger("autogen_persistent_memory")
 

@@ -20,8 +20,7 @@ from ..core.tokens import count_tokens
 from ..retrieval.engine import Engine
 from ..runtime.deadlines import ended
 from ..runtime.threads import in_thread
-from ..text.passages import could_answer
-from ..text.sentences import sentences
+from ..text.sentences import could_answer, own_sentences
 from ..text.words import names_within, says_when, terms
 from .autogen_messages import VisibleText
 from .block import Story, spoken
@@ -247,4 +246,4 @@ def gist(messages: Sequence[MemoryRecord], most: int) -> list[Sentence]:
 
 def _beginning(text: str, longest: int) -> list[str]:
     """The first sentences of a text; of one that is too long, only whole ones."""
-    return sentences(text) if len(text) <= longest else sentences(text[:longest])[:-1]
+    return own_sentences(text) if len(text) <= longest else own_sentences(text[:longest])[:-1]

@@ -20,7 +20,7 @@ from ..runtime.reporting import notices
 from ..runtime.threads import in_thread_if_long
 from ..storage.availability import CircuitBreaker, automatic
 from ..storage.protocol import TableName
-from ..text.passages import could_answer
+from ..text.sentences import could_answer
 from .autogen_messages import VisibleText, block_id_of, text_of
 from .block import Block, Story, render, room_for_story
 from .placement import place_block, up_to_date

@@ -1,4 +1,5 @@
-"""Data that every other folder uses: records, policy, component configs, errors, limits.
+"""Data that every other folder uses: records, policy, component configs, errors, limits and token counts.
 
-Others import any module of it. It knows no other folder, no AutoGen type but `ComponentModel`, and no Chroma.
+Others may import every module. This folder must never import another one, nor Chroma, nor any type of AutoGen but
+`ComponentModel`.
 """

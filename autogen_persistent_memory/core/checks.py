@@ -1,7 +1,7 @@
-"""How large the parts of a memory may be. Checked wherever something comes in; what an older version stored stays readable.
+"""Check arguments: types, limits, names and JSON. What an older version stored beyond these limits stays readable.
 
-One record must never cost a namespace the others: a list of 5,462 tags is more than Chroma can write with one SQL statement,
-and stops it from taking in anything that comes after it.
+The limits protect the other records of a namespace: Chroma cannot write a list of 5,462 tags with one SQL statement, and
+then fails on everything that is written after it.
 """
 
 from __future__ import annotations
@@ -15,32 +15,30 @@ from typing import Any
 from .errors import NamespaceError
 
 MAX_CONTENT = 1 << 20
-"""Characters of a memory. A captured message may be longer: it is kept whole, and found by this much of its beginning."""
+"""Characters of a memory. A captured message may be longer: it is stored whole, and indexed up to this length."""
 MAX_TAGS = 64
 MAX_TAG = 256
 MAX_KEY = 512
-"""Characters of a key, of a memory or of a value."""
+"""Characters of the key of a memory or a value."""
 MAX_KIND = 128
 MAX_SOURCE = 512
 MAX_NAME = 512
-"""Characters of a namespace, and of a session."""
+"""Characters of the name of a namespace or a session."""
 MAX_METADATA = 100_000
 """Characters of a record's metadata, as JSON."""
 MAX_VALUE = 1 << 25
-"""Characters of a value, as JSON: never more than fits into a line of an export."""
+"""Characters of a value, as JSON. Must fit into a line of an export."""
 MAX_DEPTH = 64
-"""How deep metadata, values and JSON content may be nested."""
+"""Levels to which metadata, values and JSON content may be nested."""
 MAX_LINE_BYTES = 1 << 27
-"""What an import reads of one line, so that a file without line ends does not fill the RAM."""
-
-
+"""Bytes that an import reads of one line, so that a file without line ends does not fill the RAM."""
 MAX_COUNT = 1_000_000
 MAX_LIFETIME = timedelta(days=365_000)
 _EARLIEST, _LATEST = datetime(2, 1, 1), datetime(8000, 1, 1)
 
 
 def require_text(value: object, name: str, most: int | None = None, remedy: str = "Shorten it.") -> str:
-    """Return a string that is not blank, has at most `most` characters and can be stored as UTF-8, or raise a ValueError."""
+    """Return a text that is not blank, has at most `most` characters and can be stored as UTF-8, or raise a ValueError."""
     if not isinstance(value, str):
         raise ValueError(f"{name} must be text (a str), not {type(value).__name__}.")
     if not value.strip():
@@ -58,10 +56,7 @@ def require_text(value: object, name: str, most: int | None = None, remedy: str 
 
 
 def mended(text: str) -> str:
-    """Return the text with U+FFFD in place of each half of a surrogate pair, which cannot be stored.
-
-    Two halves that belong together become the character they stand for.
-    """
+    """Return the text with U+FFFD for each lone surrogate, which cannot be stored. Pairs become the character they encode."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -70,32 +65,32 @@ def mended(text: str) -> str:
 
 
 def optional_text(value: object, name: str, most: int | None = None) -> str | None:
-    """As `require_text`, but None stays None."""
+    """Check a text as `require_text` does, or return None for None."""
     return None if value is None else require_text(value, name, most)
 
 
 def fold_kind(kind: str) -> str:
-    """Return a kind as it is stored and compared: trimmed, without regard to case."""
+    """Return a kind as it is stored and compared: trimmed, in lower case."""
     return kind.strip().casefold()
 
 
 def check_kind(value: object, name: str = "kind") -> str:
-    """A kind of memory, folded."""
+    """Return a kind of memory, folded."""
     return fold_kind(require_text(value, name, MAX_KIND))
 
 
 def check_kinds(value: object, name: str = "kinds") -> tuple[str, ...] | None:
-    """A list of kinds, folded and without repeats, or None."""
+    """Return a list of kinds, folded and without repeats, or None."""
     kinds = check_words(value, name)
     return None if kinds is None else tuple(dict.fromkeys(map(fold_kind, kinds)))
 
 
 def check_tags(value: object, name: str = "tags", *, may_be_empty: bool = False) -> tuple[str, ...] | None:
-    """Return the tags of a memory without repeats, or None."""
+    """Return tags without repeats, or None."""
     tags = check_words(value, name, may_be_empty=may_be_empty, most=MAX_TAG)
     if tags is not None and len(tags) > MAX_TAGS:
         raise ValueError(
-            f"{name} has {len(tags):,} entries; at most {MAX_TAGS} are allowed. Give those that it is to be found by."
+            f"{name} has {len(tags):,} entries; at most {MAX_TAGS} are allowed. Keep those that you filter by."
         )
     return tags
 
@@ -115,7 +110,7 @@ def check_words(
 
 
 def check_time(value: object, name: str) -> datetime | None:
-    """A timezone-aware datetime in UTC, or None."""
+    """Return a timezone-aware datetime in UTC, or None."""
     if value is None:
         return None
     if not isinstance(value, datetime):
@@ -131,7 +126,7 @@ def check_time(value: object, name: str) -> datetime | None:
 
 
 def check_metadata(value: object) -> dict[str, Any]:
-    """Return a copy of a caller's metadata, which JSON must be able to hold."""
+    """Return a copy of a caller's metadata, which must be storable as JSON."""
     if value is not None and not isinstance(value, Mapping):
         raise ValueError(f"metadata must be a mapping, not {type(value).__name__}.")
     metadata: dict[str, Any] = decode_json(encode_json(dict(value or {}), "metadata", MAX_METADATA))
@@ -139,33 +134,33 @@ def check_metadata(value: object) -> dict[str, Any]:
 
 
 def check_flag(value: object, name: str) -> bool:
-    """True or False."""
+    """Return True or False."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, not {value!r}.")
     return value
 
 
 def check_count(value: object, name: str, *, least: int = 1) -> int:
-    """A whole number of at least `least`."""
+    """Return a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_COUNT:
         raise ValueError(f"{name} must be a whole number from {least} to {MAX_COUNT:,}, not {value!r}.")
     return value
 
 
 def check_share(value: object, name: str) -> float:
-    """A number from 0 to 1."""
+    """Return a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise ValueError(f"{name} must be a number from 0 to 1, not {value!r}.")
     return float(value)
 
 
 def check_namespace(value: object) -> str:
-    """The namespace itself, if it can be one; see `NamespaceError`."""
+    """Return the name of a namespace, or raise a NamespaceError."""
     return _check_name(value, "namespace")
 
 
 def check_session(value: object) -> str:
-    """The session name itself, if it can be one; see `NamespaceError`."""
+    """Return the name of a session, or raise a NamespaceError."""
     return _check_name(value, "session")
 
 
@@ -178,7 +173,7 @@ def _check_name(value: object, what: str) -> str:
     if len(value) > MAX_NAME:
         raise NamespaceError(
             f"The {what} has {len(value):,} characters; at most {MAX_NAME} are allowed. "
-            "Use a shorter one, for instance a hash of it."
+            "Use a shorter one, such as a hash of it."
         )
     for position, character in enumerate(value):
         if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
@@ -189,7 +184,7 @@ def _check_name(value: object, what: str) -> str:
     for part in value.split("/"):
         if part in ("", ".", ".."):
             raise NamespaceError(
-                f"The {what} {value!r} is not a plain path: no empty part, '.', '..' and no '/' at an end. "
+                f"The {what} {value!r} has an empty part, '.', '..', or a '/' at an end. "
                 f"Use names joined by single slashes, {example}."
             )
         if part != part.strip():
@@ -202,15 +197,15 @@ def encode_json(value: object, name: str, most: int | None = None, *, halves: bo
 
     Args:
         value: The value.
-        name: What it is called in errors.
-        most: How many characters it may have.
-        halves: Whether texts in it may hold half of a surrogate pair; it is escaped then.
+        name: Its name in error messages.
+        most: The most characters of the JSON text.
+        halves: Whether texts in it may hold half of a surrogate pair, which is then escaped.
 
     Raises:
-        ValueError: The value would not come back the same, is nested too deep, or has more characters than that.
+        ValueError: The value would come back changed, is nested too deep, or has too many characters.
     """
     if _is_deeper(value, MAX_DEPTH):
-        raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or holds itself. Store it flatter.")
+        raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or contains itself. Flatten it.")
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         if mended(text) != text:
@@ -222,24 +217,24 @@ def encode_json(value: object, name: str, most: int | None = None, *, halves: bo
         raise ValueError(f"{name} cannot be stored as JSON: {error}.") from None
     if not same:
         raise ValueError(
-            f"{name} would not come back from JSON as it is: use only dicts with string keys, lists, strings, numbers, "
+            f"{name} would come back changed from JSON: use only dicts with string keys, lists, strings, numbers, "
             "True, False and None (no tuples, no sets, no other keys)."
         )
     if most is not None and len(text) > most:
         raise ValueError(
-            f"{name} has {len(text):,} characters as JSON; at most {most:,} are allowed. Keep what is large elsewhere, and "
-            "store where."
+            f"{name} has {len(text):,} characters as JSON; at most {most:,} are allowed. Store large data "
+            "elsewhere, and its location here."
         )
     return text
 
 
 def decode_json(text: str) -> Any:
-    """The value that `encode_json` was given."""
+    """Return the value that `encode_json` encoded."""
     return json.loads(text)
 
 
 def _is_deeper(value: object, most: int) -> bool:
-    """Return whether dicts and lists are nested deeper than that. Each is looked at once a level, also if it holds itself."""
+    """Return whether dicts and lists are nested deeper. Each is visited once per level, so one that contains itself is too."""
     level = [value]
     for _ in range(most + 1):
         inner = {id(item): item for item in level if isinstance(item, (dict, list))}

@@ -1,10 +1,10 @@
-"""The declarative form of every component, which AutoGen dumps and loads.
+"""The declarative form of every component, which AutoGen dumps and loads. Fields are the arguments of the component.
 
-AutoGen dumps a component with `model_dump(exclude_none=True)` and loads it back with `model_validate`. So the unions
-are discriminated by `type`, everything dumps to plain JSON types, None is always the default where it is allowed, and
-secrets appear only as the names of environment variables.
+AutoGen dumps a component with `model_dump(exclude_none=True)` and loads it with `model_validate`. So the unions are
+discriminated by `type`, everything dumps to plain JSON types, None is the default wherever it is allowed, and secrets
+appear only as the names of environment variables.
 
-Annotations are evaluated as they stand here, without `from __future__`: Pydantic would have to compile each of them.
+This module does without `from __future__ import annotations`: Pydantic would have to compile every annotation.
 """
 
 from typing import Annotated, Any, Literal
@@ -18,14 +18,19 @@ PATH_VARIABLE = "AUTOGEN_MEMORY_PATH"
 DEFAULT_PATH = "~/.autogen_memory"
 OUTBOX_VARIABLE = "AUTOGEN_MEMORY_OUTBOX"
 DEFAULT_OUTBOX = "~/.autogen_memory/outbox"
+"""The defaults for `path` and `outbox`, and the environment variables that override them."""
 
 
 class EmbeddedStoreConfig(Settings):
+    """The declarative form of an `EmbeddedStore`."""
+
     type: Literal["embedded"] = "embedded"
     path: str | None = None
 
 
 class ServerStoreConfig(Settings):
+    """The declarative form of a `ServerStore`."""
+
     type: Literal["server"] = "server"
     host: str = "localhost"
     port: int = Field(default=8000, ge=1, le=65535)
@@ -34,11 +39,16 @@ class ServerStoreConfig(Settings):
     database: str = "default_database"
     timeout: Seconds = 10.0
     token_env: str | None = None
+    """The environment variable that holds the token."""
     headers_env: dict[str, str] = Field(default_factory=dict)
+    """HTTP headers, and the environment variables that hold their values."""
     outbox: str | None = None
+    """The folder for writes that wait for the server."""
 
 
 class CloudStoreConfig(Settings):
+    """The declarative form of a `CloudStore`."""
+
     type: Literal["cloud"] = "cloud"
     tenant: str | None = None
     database: str | None = None
@@ -48,6 +58,8 @@ class CloudStoreConfig(Settings):
 
 
 class TemporaryStoreConfig(Settings):
+    """The declarative form of a `TemporaryStore`; the same id in one process is the same data."""
+
     type: Literal["temporary"] = "temporary"
     id: str
 
@@ -58,20 +70,27 @@ StoreConfig = Annotated[
 
 
 class MiniLMEmbeddingConfig(Settings):
+    """The declarative form of a `MiniLMEmbedding`."""
+
     type: Literal["minilm"] = "minilm"
     threads: int | None = Field(default=None, ge=1)
     cache_size: int = Field(default=1024, ge=0)
 
 
 class ChromaEmbeddingConfig(Settings):
+    """The declarative form of a `ChromaEmbedding`."""
+
     type: Literal["chroma"] = "chroma"
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
 
 
 class CallableEmbeddingConfig(Settings):
+    """The declarative form of a `CallableEmbedding`."""
+
     type: Literal["callable"] = "callable"
     function: str
+    """The name under which `register_embedding` knows the function."""
     id: str
 
 
@@ -81,14 +100,20 @@ EmbeddingConfig = Annotated[
 
 
 class NoExtractorConfig(Settings):
+    """The declarative form of `extractor=None`."""
+
     type: Literal["none"] = "none"
 
 
 class RuleExtractorConfig(Settings):
+    """The declarative form of a `RuleExtractor`."""
+
     type: Literal["rules"] = "rules"
 
 
 class ModelExtractorConfig(Settings):
+    """The declarative form of a `ModelExtractor`."""
+
     type: Literal["model"] = "model"
     client: ComponentModel
     every: int = Field(default=10, ge=1)
@@ -124,7 +149,7 @@ class PersistentMemoryConfig(ProfileMemoryConfig):
 
 
 class MemoryToolConfig(Settings):
-    """The declarative form of the tools that `memory_tools()` makes."""
+    """The declarative form of the tools that `memory_tools()` returns."""
 
     memory: ComponentModel
     kind: str | None = None

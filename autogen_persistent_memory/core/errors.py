@@ -1,12 +1,12 @@
-"""Everything this package raises on purpose.
+"""The errors that this package raises.
 
 ::
 
     Exception
-    ├── ValueError                      a bad argument: nothing was read or written
+    ├── ValueError                      an invalid argument: nothing was read or written
     │   └── NamespaceError              (also a PersistentMemoryError)
-    └── PersistentMemoryError           memory itself is in trouble
-        ├── NamespaceError              a namespace or session name that cannot be one
+    └── PersistentMemoryError           memory itself has a problem
+        ├── NamespaceError              an invalid name of a namespace or session
         ├── StoreUnavailableError       the store cannot be reached, opened, or written
         ├── StoreLockedError            another process has this embedded store open
         ├── EmbeddingMismatchError      the stored vectors were made by another embedding
@@ -17,21 +17,21 @@ Every message ends with what to do next.
 
 
 class PersistentMemoryError(Exception):
-    """Base of every error of this package that is not simply a bad argument."""
+    """Base of every error of this package that is not simply an invalid argument."""
 
     needs_developer = False
-    """True when no retry helps and somebody has to change code or setup.
+    """True if retrying cannot help: a developer has to change code or setup.
 
     On the agent's path such an error is logged as an error instead of a warning, and raised under `policy.strict`.
     """
 
 
 class NamespaceError(PersistentMemoryError, ValueError):
-    """The namespace or session name is malformed. Nothing was read or written."""
+    """The name of a namespace or session is invalid. Nothing was read or written."""
 
 
 class StoreUnavailableError(PersistentMemoryError):
-    """The store cannot be reached, opened or written: server gone, disk full, path not usable."""
+    """The store cannot be reached, opened or written: the server is down, the disk is full, the path is not usable."""
 
 
 class StoreLockedError(PersistentMemoryError):

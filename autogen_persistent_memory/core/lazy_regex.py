@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when they are first used: there are hundreds, and importing must not wait for them."""
+"""Regular expressions that are compiled when they are first used: importing hundreds must not wait for the compiler."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _METHODS = ("search", "match", "fullmatch", "split", "findall", "finditer", "sub
 
 
 def lazy(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """A regular expression, to be used as if `re.compile` had made it."""
+    """Return a regular expression, to use like one from `re.compile`."""
     return cast("re.Pattern[AnyStr]", _Lazy(pattern, flags))
 
 

@@ -1,9 +1,12 @@
-"""What an extractor finds in a conversation: facts, and what they put an end to."""
+"""Memories as data: what is stored, what a recall returns, and the checked arguments of both.
+
+In this order: the record and its fields; hits and recalls; drafts, which become records; selections, which pick records;
+small functions over records.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -28,88 +31,28 @@ from .checks import (
 )
 from .tokens import count_tokens
 
-NOT_NAMING = frozenset(
-    """
-    a an the my our their his her its to of in at for with on and or any more anymore now user s is
-    """.split()  # noqa: SIM905
-)
-"""Words that name nothing."""
-
-
-class Ending(NamedTuple):
-    """What a statement puts an end to: the memory of this slot, that names these words."""
-
-    key: str | None
-    """The slot, with all that narrows it down; None where what ended has no slot of its own."""
-    words: str
-    """What is over, as it was called; empty for whatever fills the slot."""
-    tag: str | None = None
-    """What sort of memory it is, if that is known."""
-
-    def ends(self, content: str, key: str | None, tags: Iterable[str] = ()) -> bool:
-        """Whether a memory is over by this: it fills the slot, and it names every word of what ended."""
-        if self.key is not None and (key is None or (key != self.key and not key.startswith(f"{self.key}/"))):
-            return False
-        if self.key is None and (not self.words or (self.tag is not None and self.tag not in tags)):
-            return False
-        named = _stems(content)
-        return all(stem in named for stem in _stems(self.words))
-
-
-class Fact(NamedTuple):
-    """What a message tells that is worth keeping."""
-
-    content: str
-    """A sentence that stands by itself, in the third person."""
-    kind: str = "fact"
-    tags: tuple[str, ...] = ()
-    key: str | None = None
-    """The slot it fills, so that a later statement takes its place; None for what can be many."""
-    ends: Ending | None = None
-    """What it puts an end to: with nothing in its place, or, where it tells of a change, what was before."""
-    replaces: str | None = None
-    """The id of a known memory that it takes the place of."""
-    quote: str | None = None
-    """The words that tell it, as they were said or nearly so."""
-
-
-def _stems(text: str) -> set[str]:
-    """Words without their endings, roughly: enough to see "smoking" in "smokes"."""
-    found = re.findall(r"[\w+#]+", text.lower())
-    return {
-        re.sub(r"(?:ing|es|ed|s|e)$", "", word) if len(word) > 4 else word for word in found if word not in NOT_NAMING
-    }
-
-
 Origin = Literal["user", "agent", "tool", "extractor", "application"]
 """Who put a memory there: the user's or an agent's own words, a tool call, an extractor, or your code."""
-
-Clock = Callable[[], datetime]
 
 TEXT = "text/plain"
 MARKDOWN = "text/markdown"
 JSON = "application/json"
 MIME_TYPES = (TEXT, MARKDOWN, JSON)
 
-
+# Keys of ours in the metadata of captured messages and of extracted facts.
 FACTS = "apm:facts"
-"""Under this name the metadata of a captured message lists the ids of the facts that were drawn from it."""
-MESSAGES = "apm:messages"
-"""Under this name the metadata of an extracted fact lists the ids of the messages that told it."""
+"""In a message: the ids of the facts drawn from it."""
 SPANS = "apm:spans"
-"""Under this name it lists where in the message each of those facts is told, in the same order."""
+"""In a message: where it tells each of those facts, in the same order."""
+MESSAGES = "apm:messages"
+"""In a fact: the ids of the messages that told it."""
 QUOTE = "apm:quote"
-"""Under this name the metadata of an extracted fact holds the words of the message that told it last."""
-
-
-def utc_now() -> datetime:
-    """The current time, timezone-aware, in UTC."""
-    return datetime.now(timezone.utc)
+"""In a fact: the words of the message that told it last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRecord:
-    """One memory. Times are timezone-aware UTC; `content` is kept verbatim (JSON memories hold their JSON text)."""
+    """One memory. Times are timezone-aware UTC; `content` is stored verbatim (JSON memories hold their JSON text)."""
 
     id: str
     namespace: str
@@ -138,11 +81,11 @@ class MemoryRecord:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def is_current(self, now: datetime) -> bool:
-        """Whether this memory counts now: not superseded, not expired."""
+        """Return whether this memory is neither superseded nor expired."""
         return self.superseded_by is None and (self.expires_at is None or self.expires_at > now)
 
     def was_current(self, then: datetime) -> bool:
-        """Whether this memory was believed at that time: written, not yet superseded, not yet expired."""
+        """Return whether this memory was believed at that time: written, not yet superseded, not yet expired."""
         return (
             self.created_at <= then
             and (self.superseded_at is None or self.superseded_at > then)
@@ -151,81 +94,12 @@ class MemoryRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryHit:
-    """One recalled memory, its score, and the parts that make the score up (all between 0 and 1)."""
-
-    record: MemoryRecord
-    score: float
-    """The confidence: the weighted sum of similarity, recency and frequency."""
-    similarity: float
-    """How relevant it is: the sum of the parts from `cosine` to `question`, bent below 1 where it exceeds 0.8."""
-    recency: float
-    frequency: float
-    cosine: float = 0.0
-    """Similarity of meaning, by the embedding."""
-    keywords: float = 0.0
-    """What it gained by holding the question's words."""
-    session: float = 0.0
-    """What it gained by its whole session holding them."""
-    neighbours: float = 0.0
-    """What it gained by similar memories next to it in its session."""
-    speaker: float = 0.0
-    """What it gained because the question names its speaker."""
-    particulars: float = 0.0
-    """What it gained, as a message, by saying when and by naming something."""
-    question: float = 0.0
-    """What it lost by being a question itself."""
-    kind_bonus: float = 0.0
-    """Not part of the score; added when hits are put in order, so that preferences come before equal chatter."""
-    excerpt: str | None = None
-    """What of a message still holds, where a fact that it told was superseded, ended or forgotten since."""
-
-    @property
-    def content(self) -> str:
-        """What the memory says: its text, without what does not hold any more."""
-        return self.record.content if self.excerpt is None else self.excerpt
-
-    def explain(self) -> str:
-        """Why this memory was chosen, in a line or two."""
-        return f"{self.score:.2f} {self.content!r}\n     {self.reasons}"
-
-    @property
-    def reasons(self) -> str:
-        """What its score is made of, in words."""
-        parts = ("cosine", "keywords", "session", "neighbours", "speaker", "particulars", "question")
-        relevance = " ".join(f"{getattr(self, part):+.2f} {part}" for part in parts if getattr(self, part))
-        similarity = f"similarity {self.similarity:.2f}" + (f" ({relevance})" if relevance else "")
-        return f"{similarity}, recency {self.recency:.2f}, frequency {self.frequency:.2f}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recall:
-    """What a recall found, best first. Iterates over its hits."""
-
-    query: str
-    hits: tuple[MemoryHit, ...]
-    text: str
-    """Ready to paste: one `- ` line a memory, or a sentence that says there is none."""
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens `text` takes."""
-        return count_tokens(self.text)
-
-    def __iter__(self) -> Iterator[MemoryHit]:
-        return iter(self.hits)
-
-    def __len__(self) -> int:
-        return len(self.hits)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionInfo:
     """One conversation, as `sessions()` lists it."""
 
     name: str
     started_at: datetime | None
-    """When its first message was written; None where only a team's state was saved in it."""
+    """When its first message was written; None if only a team's state was saved in it."""
     ended_at: datetime | None
     """When its last message was written."""
     speakers: tuple[str, ...]
@@ -235,17 +109,92 @@ class SessionInfo:
     """Whether the state of a team or agent is saved in it, which `load()` can restore."""
 
 
+# Recall
+
+
 class Query(NamedTuple):
-    """What to recall for."""
+    """What to recall memories for."""
 
     text: str
     lead: str | None = None
-    """The part of it whose words count by themselves, where the rest is only background."""
+    """The part of the text whose words count by themselves, if the rest is only background."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryHit:
+    """One recalled memory, its score, and the parts of that score (all between 0 and 1)."""
+
+    record: MemoryRecord
+    score: float
+    """The confidence: the weighted sum of similarity, recency and frequency."""
+    similarity: float
+    """The relevance: the sum of the parts from `cosine` to `question`, compressed to stay below 1 where it exceeds 0.8."""
+    recency: float
+    frequency: float
+    cosine: float = 0.0
+    """Similarity of meaning, by the embedding."""
+    keywords: float = 0.0
+    """Added because the memory holds the question's words."""
+    session: float = 0.0
+    """Added because its whole session holds them."""
+    neighbours: float = 0.0
+    """Added because the memories next to it in its session are similar."""
+    speaker: float = 0.0
+    """Added because the question names its speaker."""
+    particulars: float = 0.0
+    """Added because it is a message that says when, or names something."""
+    question: float = 0.0
+    """Subtracted because it is a question itself."""
+    kind_bonus: float = 0.0
+    """Not part of the score; added for sorting, so that preferences come before equally relevant chatter."""
+    excerpt: str | None = None
+    """The part of a message that still holds, if a fact that it told was superseded, ended or forgotten since."""
+
+    @property
+    def content(self) -> str:
+        """The text of the memory, without what does not hold any more."""
+        return self.record.content if self.excerpt is None else self.excerpt
+
+    def explain(self) -> str:
+        """Return why this memory was chosen, in a line or two."""
+        return f"{self.score:.2f} {self.content!r}\n     {self.reasons}"
+
+    @property
+    def reasons(self) -> str:
+        """The parts of its score, in words."""
+        parts = ("cosine", "keywords", "session", "neighbours", "speaker", "particulars", "question")
+        relevance = " ".join(f"{getattr(self, part):+.2f} {part}" for part in parts if getattr(self, part))
+        similarity = f"similarity {self.similarity:.2f}" + (f" ({relevance})" if relevance else "")
+        return f"{similarity}, recency {self.recency:.2f}, frequency {self.frequency:.2f}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """The memories that a recall found, best first. Iterates over its hits."""
+
+    query: str
+    hits: tuple[MemoryHit, ...]
+    text: str
+    """Ready to paste: one `- ` line for each memory, or a sentence that says there is none."""
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens in `text`."""
+        return count_tokens(self.text)
+
+    def __iter__(self) -> Iterator[MemoryHit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+
+# Drafts: memories to be stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A memory that was asked for and checked, but has no id and no place yet."""
+    """A memory to be stored, checked, without a place in the store yet."""
 
     content: str
     kind: str
@@ -260,53 +209,9 @@ class Draft:
     mime_type: str
     origin: Origin
     id: str | None = None
-    """The id it is to have; where a record has it already, there is nothing to do. By default a new one."""
+    """The id it will have, None for a new one. If a record has this id already, nothing is stored."""
     ends: Callable[[MemoryRecord], bool] | None = None
-    """Which memories are over by this one."""
-
-
-class Selection(NamedTuple):
-    """Which records are meant. Every field that is set must hold; an empty selection means all of them."""
-
-    kinds: tuple[str, ...] | None = None
-    tags: tuple[str, ...] | None = None
-    """All of these tags."""
-    session: str | None = None
-    key: str | None = None
-    superseded_by: str | None = None
-    containing: str | None = None
-    """This literal text, in upper or lower case."""
-    before: datetime | None = None
-    """Written before this time."""
-    expired_at: datetime | None = None
-    """Expired by this time."""
-    current_at: datetime | None = None
-    """Not superseded, and not expired at this time, which is now."""
-    believed_at: datetime | None = None
-    """Believed at this time, which is past."""
-
-    @property
-    def is_all_that_is_current(self) -> bool:
-        """Whether it selects everything that is current at some time."""
-        return self.current_at is not None and self._replace(current_at=None) == _EVERYTHING
-
-    def matches(self, record: MemoryRecord) -> bool:
-        """Whether the record is one of those meant."""
-        return (
-            (self.kinds is None or record.kind in self.kinds)
-            and (self.tags is None or set(self.tags) <= set(record.tags))
-            and (self.session is None or record.session == self.session)
-            and (self.key is None or record.key == self.key)
-            and (self.superseded_by is None or record.superseded_by == self.superseded_by)
-            and (self.containing is None or contains(record.content, self.containing))
-            and (self.before is None or record.created_at < self.before)
-            and (self.expired_at is None or (record.expires_at is not None and record.expires_at <= self.expired_at))
-            and (self.current_at is None or record.is_current(self.current_at))
-            and (self.believed_at is None or record.was_current(self.believed_at))
-        )
-
-
-_EVERYTHING = Selection()
+    """Returns whether this memory ends another one."""
 
 
 def draft(
@@ -327,10 +232,10 @@ def draft(
     ends: Callable[[MemoryRecord], bool] | None = None,
     is_message: bool = False,
 ) -> Draft:
-    """Check the arguments of `remember()`. A message, which somebody said, is kept whole however long it is.
+    """Check the arguments of `remember()`. A captured message (`is_message`) may have any length.
 
     Raises:
-        ValueError: What is wrong with which argument.
+        ValueError: An argument is invalid; the message names it and says why.
     """
     if ttl is not None and not (isinstance(ttl, timedelta) and timedelta(0) < ttl <= MAX_LIFETIME):
         raise ValueError(f"ttl must be a timedelta above 0 and up to {MAX_LIFETIME.days:,} days, not {ttl!r}.")
@@ -359,6 +264,50 @@ def check_content(value: object) -> str:
     return require_text(value, "content", MAX_CONTENT, "Split it into several memories, or store what matters of it.")
 
 
+# Selections of records
+
+
+class Selection(NamedTuple):
+    """Selects the records for which every field that is set holds; without fields, all records."""
+
+    kinds: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    """Has all of these tags."""
+    session: str | None = None
+    key: str | None = None
+    superseded_by: str | None = None
+    containing: str | None = None
+    """Contains this literal text, in upper or lower case."""
+    before: datetime | None = None
+    """Was written before this time."""
+    expired_at: datetime | None = None
+    """Has expired by this time."""
+    current_at: datetime | None = None
+    """Is neither superseded nor expired at this time, which is now."""
+    believed_at: datetime | None = None
+    """Was believed at this time, which is past."""
+
+    @property
+    def is_all_that_is_current(self) -> bool:
+        """Whether it selects everything that is current at some time."""
+        return self.current_at is not None and self._replace(current_at=None) == Selection()
+
+    def matches(self, record: MemoryRecord) -> bool:
+        """Return whether the record is selected."""
+        return (
+            (self.kinds is None or record.kind in self.kinds)
+            and (self.tags is None or set(self.tags) <= set(record.tags))
+            and (self.session is None or record.session == self.session)
+            and (self.key is None or record.key == self.key)
+            and (self.superseded_by is None or record.superseded_by == self.superseded_by)
+            and (self.containing is None or contains(record.content, self.containing))
+            and (self.before is None or record.created_at < self.before)
+            and (self.expired_at is None or (record.expires_at is not None and record.expires_at <= self.expired_at))
+            and (self.current_at is None or record.is_current(self.current_at))
+            and (self.believed_at is None or record.was_current(self.believed_at))
+        )
+
+
 def select(
     *,
     kinds: object = None,
@@ -371,7 +320,7 @@ def select(
     """Check the filters of `recall()`, `records()` and `forget()`.
 
     Raises:
-        ValueError: What is wrong with which argument.
+        ValueError: An argument is invalid; the message names it and says why.
     """
     return Selection(
         kinds=check_kinds(kinds),
@@ -383,40 +332,50 @@ def select(
     )
 
 
-def new_session_name(now: datetime) -> str:
-    """A session named by time, unique also within the same second."""
-    return f"{now:%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(3)}"
-
-
 def contains(text: str, literal: str) -> bool:
-    """Whether a literal text stands in another, in upper or lower case."""
+    """Return whether a text contains another, in upper or lower case."""
     return literal.casefold() in text.casefold()
 
 
+# Ids, times, order and metadata
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """Return the current time, timezone-aware, in UTC."""
+    return datetime.now(timezone.utc)
+
+
+def new_session_name(now: datetime) -> str:
+    """Return a name for a session, made of the time and unique also within the same second."""
+    return f"{now:%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(3)}"
+
+
+def stable_id(*parts: str) -> str:
+    """Return an id that is always the same for the same texts."""
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def in_order(messages: Iterable[MemoryRecord]) -> list[MemoryRecord]:
+    """Return the messages of a session in the order in which they were said."""
+    return sorted(messages, key=lambda record: (record.created_at, record.sequence or 0))
+
+
 def listed(record: MemoryRecord, name: str) -> list[str]:
-    """The ids that are listed in the metadata of a record under a name of ours."""
+    """Return the ids that the metadata of a record lists under one of our keys."""
     ids = record.metadata.get(name, ())
     return [str(id) for id in ids] if isinstance(ids, (list, tuple)) else []
 
 
 def told_facts(message: MemoryRecord) -> dict[str, tuple[int, int] | None]:
-    """The ids of the facts that were drawn from a message, and where it tells each, unless an earlier version captured it."""
+    """Return the ids of the facts drawn from a message, and where it tells each; None if an earlier version captured it."""
     ids, spans = listed(message, FACTS), message.metadata.get(SPANS, ())
     if len(spans) != len(ids):
         return dict.fromkeys(ids)
     return {id: (int(start), int(end)) for id, (start, end) in zip(ids, spans)}
 
 
-def stable_id(*parts: str) -> str:
-    """An id that is the same whenever it is made from the same texts."""
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
 def with_own_metadata(record: MemoryRecord) -> MemoryRecord:
-    """The record, with metadata that nobody else can change."""
+    """Return the record with a copy of its metadata, which nobody else can change."""
     return replace(record, metadata=deepcopy(dict(record.metadata))) if record.metadata else record
-
-
-def in_order(messages: Iterable[MemoryRecord]) -> list[MemoryRecord]:
-    """The messages of a session as they followed each other."""
-    return sorted(messages, key=lambda record: (record.created_at, record.sequence or 0))

@@ -1,7 +1,7 @@
-"""How many tokens a text takes: exactly where tiktoken's data is on this machine, by a careful estimate elsewhere.
+"""Count the tokens of a text: exactly if tiktoken's data is on this machine, otherwise by a high estimate.
 
-`tiktoken.get_encoding` downloads its data on first use, without a timeout. So it is only called, in a thread nobody
-waits for, when the data is already in its cache; until then, and on machines without it, the estimate answers.
+`tiktoken.get_encoding` downloads its data on first use, without a timeout. So it is called only if the data is already in
+its cache, in a thread that nobody waits for. Until then, and on machines without the data, the estimate is used.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from tiktoken import Encoding
 
 _ENCODING = "cl100k_base"
-_CACHE_KEY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # under which tiktoken caches that encoding
+_CACHE_KEY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # the name of that encoding in tiktoken's cache
 _WORD = lazy(r"[A-Z]?[a-z]+|[A-Z]+")
 _COSTS = (
     (0x20, 1.0),
-    (0x21, 0.0),  # a space belongs to the word behind it
+    (0x21, 0.0),  # a space is part of the word after it
     (0x80, 1.0),  # digits and punctuation
-    (0x370, 1.6),  # accented Latin letters, which also break up the word around them
+    (0x370, 1.6),  # accented Latin letters, which also split the word around them
     (0x530, 1.0),  # Greek, Cyrillic
     (0x5C0, 2.2),  # Armenian
     (0x700, 1.3),  # Hebrew, Arabic
@@ -42,7 +42,7 @@ _loaded: list[Encoding] = []
 
 
 def count_tokens(text: str) -> int:
-    """The number of tokens in the text; of a very long one as many as its beginning promises."""
+    """Return the number of tokens in the text; for a very long one, projected from its beginning."""
     _start_loading()
     start = text[:_LONG]
     counted = len(_loaded[0].encode(start, disallowed_special=())) if _loaded else estimate_tokens(start)
@@ -50,11 +50,11 @@ def count_tokens(text: str) -> int:
 
 
 def estimate_tokens(text: str) -> int:
-    """An estimate that errs on the high side, so that a budget it guards is kept.
+    """Return an estimate that errs on the high side, so that a budget is kept.
 
-    Made to lie above what cl100k_base counts for nineteen of twenty English texts (by a quarter in the middle), and near
-    it for other languages: words of up to five letters are one token, longer ones one for every three to four letters,
-    capitals one for two, digits and punctuation one a character, letters of other scripts from one to three.
+    It is above the count of cl100k_base for nineteen of twenty English texts (by a quarter in the median), and near it for
+    other languages. A word of up to five letters is one token, a longer one has a token for every 3.5 letters, capitals
+    one for two letters, digits and punctuation one each, letters of other scripts one to three.
     """
     words = sum(map(_word_cost, _WORD.findall(text)))
     rest = Counter(_WORD.sub("", text))

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from ..core.errors import PersistentMemoryError
-from ..core.records import MESSAGES, Fact, MemoryRecord, Selection, in_order, stable_id
+from ..core.records import MESSAGES, MemoryRecord, Selection, in_order, stable_id
 from ..retrieval.engine import Engine
 from ..runtime.deadlines import Budget, ended
 from ..storage.availability import automatic
-from .extractor import Extractor, Message, learned, within_limits
+from .extractor import Extractor, Fact, Message, learned, within_limits
 
 logger = logging.getLogger("autogen_persistent_memory")
 

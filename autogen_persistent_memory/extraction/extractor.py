@@ -9,8 +9,18 @@ from typing import NamedTuple
 
 from ..core.checks import MAX_CONTENT, MAX_KEY, MAX_KIND, MAX_TAG, MAX_TAGS
 from ..core.component_configs import ExtractorConfig, RuleExtractorConfig
-from ..core.records import Draft, Fact, MemoryRecord, draft
+from ..core.lazy_regex import lazy
+from ..core.records import Draft, MemoryRecord, draft
 from ..runtime.threads import in_thread
+from ..text.words import stem
+
+NOT_NAMING = frozenset(
+    """
+    a an the my our their his her its to of in at for with on and or any more anymore now user s is
+    """.split()  # noqa: SIM905
+)
+"""Words that name nothing."""
+_WORD = lazy(r"[\w+#]+")
 
 
 class Message(NamedTuple):
@@ -23,6 +33,46 @@ class Message(NamedTuple):
     by_user: bool
     """Whether the user said it, and not an agent."""
     at: datetime
+
+
+class Ending(NamedTuple):
+    """Which memories a statement puts an end to: those of this slot that name these words."""
+
+    key: str | None
+    """The slot, with all that narrows it down; None if what ended has no slot of its own."""
+    words: str
+    """What ended, in the words of the statement; empty for any memory of the slot."""
+    tag: str | None = None
+    """A tag that the memory has, if it is known."""
+
+    def ends(self, content: str, key: str | None, tags: Iterable[str] = ()) -> bool:
+        """Return whether this ends a memory: the memory fills the slot and names every word of what ended."""
+        if self.key is not None and (key is None or (key != self.key and not key.startswith(f"{self.key}/"))):
+            return False
+        if self.key is None and (not self.words or (self.tag is not None and self.tag not in tags)):
+            return False
+        return _named(self.words) <= _named(content)
+
+
+def _named(text: str) -> set[str]:
+    return {stem(word) for word in _WORD.findall(text.lower()) if word not in NOT_NAMING}
+
+
+class Fact(NamedTuple):
+    """Something that a message tells and that is worth remembering."""
+
+    content: str
+    """A sentence that stands by itself, in the third person."""
+    kind: str = "fact"
+    tags: tuple[str, ...] = ()
+    key: str | None = None
+    """The slot it fills, so that a later statement supersedes it; None for facts of which there can be many."""
+    ends: Ending | None = None
+    """Which memories it ends: without a successor, or, where it tells of a change, what was true before."""
+    replaces: str | None = None
+    """The id of a known memory that it supersedes."""
+    quote: str | None = None
+    """The words that tell it, as they were said or nearly so."""
 
 
 class Extractor(ABC):

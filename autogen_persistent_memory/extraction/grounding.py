@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from ..core.lazy_regex import lazy
-from ..text.sentences import sentences
+from ..text.sentences import own_sentences
 from ..text.words import capitalised, terms
 from .english.person import spelled_out, third_person
 from .extractor import Message
@@ -212,7 +212,7 @@ def _turns(text: str) -> list[str]:
 
 def _earnest(text: str) -> Iterator[str]:
     """The sentences somebody states: no questions, no requests, nothing supposed, quoted or pasted."""
-    for sentence in sentences(text):
+    for sentence in own_sentences(text):
         if not _ASKING.search(sentence) and not _SUPPOSED.match(sentence) and not _REQUEST.match(sentence):
             yield sentence
 
@@ -221,7 +221,7 @@ def _confirmed(messages: Sequence[Message]) -> Iterator[str]:
     """What others proposed or asked and the user agreed to in the next message."""
     for before, message in pairwise(messages):
         if message.by_user and not before.by_user and _AGREEING.match(message.text):
-            yield from filter(_PROPOSING.search, sentences(before.text))
+            yield from filter(_PROPOSING.search, own_sentences(before.text))
 
 
 def _clauses(said: Iterable[str]) -> Iterator[_Clause]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from autogen_core import ComponentModel
 from autogen_core.models import ChatCompletionClient
 
-from ..core.lazy_regex import lazy
-from ..text.redaction import without_secrets
+from ..text.redaction import names_secret, without_secrets
 
 _MASK = "**********"
-_SECRET_NAME = lazy(r"(?:^|[_-])(?:api[_-]?key|key|token|secret|password|authorization|bearer)$", re.IGNORECASE)
 
 
 def check_client(client: object, what: str) -> ChatCompletionClient:
@@ -50,7 +47,7 @@ def _without_secrets(value: Any, name: str = "") -> Any:
         return {key: _without_secrets(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_without_secrets(inner, name) for inner in value]
-    is_secret = isinstance(value, str) and value and (_SECRET_NAME.search(name) or without_secrets(value) != value)
+    is_secret = isinstance(value, str) and value and (names_secret(name) or without_secrets(value) != value)
     return _MASK if is_secret else value
 
 

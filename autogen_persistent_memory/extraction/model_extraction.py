@@ -15,12 +15,12 @@ from pydantic import BaseModel
 from ..core.checks import mended
 from ..core.component_configs import ExtractorConfig, ModelExtractorConfig, NoExtractorConfig, RuleExtractorConfig
 from ..core.errors import PersistentMemoryError
-from ..core.records import JSON, Fact, MemoryRecord
+from ..core.records import JSON, MemoryRecord
 from ..runtime.threads import in_thread
 from ..text.redaction import caused_by, without_secrets
 from ..text.words import statement
 from .english.about_life import kind_of_plan
-from .extractor import Extractor, Message, RuleExtractor
+from .extractor import Extractor, Fact, Message, RuleExtractor
 from .grounding import Evidence, is_worth_keeping, restates, tidied
 from .model_clients import check_client, dump_client, load_client
 from .model_json import lines_like, objects_with, strings

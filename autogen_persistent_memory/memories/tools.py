@@ -22,16 +22,16 @@ from ..conversation.block import answer
 from ..core.checks import MAX_TAGS, check_count, check_kind, check_tags, check_words, fold_kind, require_text
 from ..core.component_configs import MemoryToolConfig
 from ..core.errors import PersistentMemoryError
-from ..core.records import Draft, Fact, MemoryHit, MemoryRecord, Selection, draft, select
+from ..core.records import Draft, MemoryHit, MemoryRecord, Selection, draft, select
 from ..extraction.english import extract_facts
 from ..extraction.english.person import first_person
-from ..extraction.extractor import ending
+from ..extraction.extractor import Fact, ending
 from ..extraction.grounding import restates, tidied
 from ..retrieval.engine import Engine
 from ..runtime.deadlines import within
 from ..runtime.threads import in_thread, in_thread_if_long
 from ..storage.protocol import TableName
-from ..text.passages import could_answer
+from ..text.sentences import could_answer
 from ..text.words import terms
 from .explicit import RememberingMemory
 from .protocol import cancellable

@@ -21,7 +21,7 @@ from ..runtime.threads import hand_over, in_thread
 from ..storage.connection import size_of
 from ..storage.protocol import Near, RecordTable, TableName
 from ..text.embeddings import Vector, Vectors
-from ..text.passages import without
+from ..text.sentences import without
 from ..text.speech_acts import is_trivial
 from .keyword_index import KeywordIndex, KeywordMatches, Words, words_of
 from .ranking import PARTS, Candidates

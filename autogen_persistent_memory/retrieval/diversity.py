@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from ..core.records import MemoryHit, MemoryRecord, told_facts
-from ..text.passages import is_covered
+from ..text.sentences import is_covered
 from ..text.words import statement, terms
 from .ranking import relevance
 

@@ -103,10 +103,10 @@ class Engine:
             connection = StoreConnection(self.store)
             self._namespace_data = NamespaceData(self.namespace, connection, self.embedding.id, self._vectors)
         namespace_data = self._namespace_data
-        _awake.used(self)
+        _awake.touch(self)
         return namespace_data
 
-    def rest(self) -> bool:
+    def evict(self) -> bool:
         """Let go of what is known of the namespace, until it is used again, unless something is still to be written.
 
         Nothing is closed: whoever is at work with it goes on, and shares locks and numbers with whoever comes next.

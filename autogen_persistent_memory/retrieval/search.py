@@ -14,7 +14,7 @@ from ..runtime.locks import LockTakenError, Meanwhile, one_at_a_time
 from ..runtime.threads import in_thread, in_thread_if_long
 from ..storage.protocol import TableName
 from ..text.embeddings import Embedding, Vector
-from ..text.passages import could_answer
+from ..text.sentences import could_answer
 from ..text.speech_acts import is_trivial
 from .cache import Asked, Found, RecordCache, read_soon
 from .conflicts import newest_of_each_key

@@ -1,4 +1,4 @@
-"""Threads, deadlines, locks and files: how work is scheduled, without knowing what the work is.
+"""Scheduling and files: threads, deadlines, background tasks, locks, eviction, private files, reporting.
 
-Others import any module of it. It knows nothing about memories, AutoGen or Chroma.
+Others may import every module. This folder must never know what the work is about: no memories, no AutoGen, no Chroma.
 """

@@ -1,4 +1,4 @@
-"""Work in the background: started once, awaited for a limited time, stopped with its owner."""
+"""Work in the background of an event loop: started once at a time, awaited for a limited time, debounced, prefetched."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import math
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar
 
+from .deadlines import ended
+
 T = TypeVar("T")
+S = TypeVar("S")
+_QUIET_SECONDS = 1.0
+_LONGEST_SECONDS = 10.0
 
 
 class BackgroundTask(Generic[T]):
@@ -23,11 +28,11 @@ class BackgroundTask(Generic[T]):
 
     @property
     def is_running(self) -> bool:
-        """Whether the work is under way on this loop."""
+        """Whether the work is running on this loop."""
         return self._here is not None and not self._here.done()
 
     def start(self) -> asyncio.Task[T]:
-        """Start the work, unless it is under way on this loop; return its task."""
+        """Start the work unless it is running on this loop, and return its task."""
         task = self._here
         if task is None or task.done():
             task = self._task = in_background(self._work())
@@ -35,11 +40,7 @@ class BackgroundTask(Generic[T]):
 
     async def wait(self, seconds: float = math.inf) -> bool:
         """Wait this long for the work to end, however it ends, without cancelling it; return whether it has."""
-        task = self._here
-        if task is None:
-            return True
-        done, _ = await asyncio.wait({task}, timeout=None if math.isinf(seconds) else seconds)
-        return bool(done)
+        return await ended(self._task, seconds)
 
     async def stop(self) -> None:
         """Cancel the work and wait until it has ended."""
@@ -59,43 +60,30 @@ class BackgroundTask(Generic[T]):
 def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Start a task whose exception may go unawaited."""
     task = asyncio.get_running_loop().create_task(work)
-    task.add_done_callback(_retrieve)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
 
 
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
-
-
-S = TypeVar("S")
-
-
 async def one_ahead(prepare: Callable[[S], Coroutine[Any, Any, T]], batches: Iterable[S]) -> AsyncGenerator[T, None]:
-    """What is prepared of each batch, in order; while it is used, the next is being prepared.
+    """Yield what `prepare` returns for each batch, in order, and prepare the next one while the caller uses it.
 
-    Close it (`contextlib.aclosing`), so that nothing goes on if whoever uses it fails.
+    Close the generator (`contextlib.aclosing`), so that preparation stops if the caller fails.
     """
-    loop = asyncio.get_running_loop()
-    under_way: asyncio.Task[T] | None = None
+    following: asyncio.Task[T] | None = None
     try:
         for batch in batches:
-            current, under_way = under_way, loop.create_task(prepare(batch))
+            current, following = following, in_background(prepare(batch))
             if current is not None:
                 yield await current
-        if under_way is not None:
-            yield await under_way
+        if following is not None:
+            yield await following
     finally:
-        if under_way is not None:
-            under_way.cancel()
-
-
-_QUIET_SECONDS = 1.0
-_LONGEST_SECONDS = 10.0
+        if following is not None:
+            following.cancel()
 
 
 class Debounce:
-    """Does some work once nobody has asked for it for a moment, or has for too long."""
+    """Runs some work once nobody has asked for it for a second, or ten seconds after the first request."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
@@ -104,28 +92,28 @@ class Debounce:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the work is still to be done."""
+        """Whether the work was asked for and has not run yet."""
         return self._loop is not None
 
     def ask(self) -> None:
-        """Let it be done soon, but not right now."""
+        """Run the work soon."""
         loop = asyncio.get_running_loop()
         self._asked_at = loop.time()
         if self._loop is not loop:
             self._loop = loop
-            loop.call_later(_QUIET_SECONDS, self._look, loop.time() + _LONGEST_SECONDS)
+            loop.call_later(_QUIET_SECONDS, self._run_when_quiet, loop.time() + _LONGEST_SECONDS)
 
     def call_off(self) -> None:
-        """It was done by other means."""
+        """Do not run the work before it is asked for again."""
         self._loop = None
 
-    def _look(self, until: float) -> None:
+    def _run_when_quiet(self, latest: float) -> None:
         loop = asyncio.get_running_loop()
-        at = min(self._asked_at + _QUIET_SECONDS, until)
+        due = min(self._asked_at + _QUIET_SECONDS, latest)
         if self._loop is not loop:
             return
-        if loop.time() < at:
-            loop.call_at(at, self._look, until)
+        if loop.time() < due:
+            loop.call_at(due, self._run_when_quiet, latest)
         else:
             self._loop = None
             self._work()

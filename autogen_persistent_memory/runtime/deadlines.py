@@ -1,4 +1,4 @@
-"""Waiting, but not for ever."""
+"""Wait for work, but only for a limited time."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 CLOSING_SECONDS = 10.0
-"""How long each part of closing a memory may take, and what a flush waits for models."""
+"""How long each part of closing a memory may take, and how long a flush waits for models."""
 
 
 class Budget:
-    """Some seconds from now on, to be shared by several pieces of work."""
+    """A number of seconds, counted from now, that several pieces of work share."""
 
     def __init__(self, seconds: float) -> None:
         self._until = asyncio.get_running_loop().time() + seconds
 
     @property
     def left(self) -> float:
-        """How many seconds are left; never none at all, since what is ready at once may still be had."""
+        """The seconds left. Never 0, so that a result that is ready can still be used."""
         return max(0.01, self._until - asyncio.get_running_loop().time())
 
 
 async def ended(task: asyncio.Task[Any] | None, seconds: float) -> bool:
-    """Wait so long for a task of this loop to end, however it ends; whether it has. It is not cancelled."""
+    """Wait this long for a task of this loop to end, however it ends, without cancelling it; return whether it has."""
     if task is None or task.get_loop() is not asyncio.get_running_loop():
         return True
     done, _ = await asyncio.wait({task}, timeout=None if math.isinf(seconds) else seconds)
@@ -33,18 +33,18 @@ async def ended(task: asyncio.Task[Any] | None, seconds: float) -> bool:
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of the work, if it is there in time.
+    """Return the result of the work, or cancel the work if it takes longer.
 
-    Unlike `asyncio.wait_for` it does not wait for work that is too late to be cancelled, which some work refuses, and
-    takes work that cancels itself for failed work, not for a cancellation of the caller.
+    Unlike `asyncio.wait_for` it does not wait for late work to react to its cancellation, which some work ignores. Work
+    that cancels itself has failed; that does not cancel the caller.
 
     Raises:
-        asyncio.TimeoutError: It is not.
+        asyncio.TimeoutError: The work took longer.
         RuntimeError: The work cancelled itself.
     """
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.sleep(0)  # by then work that need not wait is done
+        await asyncio.sleep(0)  # work that waits for nothing is done after this
         if not task.done():
             await asyncio.wait({task}, timeout=seconds)
     except asyncio.CancelledError:

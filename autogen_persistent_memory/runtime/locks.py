@@ -1,4 +1,4 @@
-"""Locks for the tasks of any event loop, and for the threads, of this process."""
+"""Locks between tasks of several event loops and between threads, and fair turns between the tasks of one loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
+T = TypeVar("T")
+
 
 class CrossLoopLock:
-    """As `asyncio.Lock`, which serves only one event loop. First come, first served.
+    """An `asyncio.Lock` that several event loops can share. First come, first served.
 
-    Leaving it never waits, so that it is given back even by a task whose loop was closed under it.
+    Releasing it never waits, so that a task whose loop was closed releases it as well.
     """
 
     def __init__(self) -> None:
@@ -34,10 +36,10 @@ class CrossLoopLock:
             await turn
         except asyncio.CancelledError:
             with self._mutex:
-                gave_up = (loop, turn) in self._waiting
-                if gave_up:
+                still_waiting = (loop, turn) in self._waiting
+                if still_waiting:
                     self._waiting.remove((loop, turn))
-            if not gave_up:  # it was our turn already
+            if not still_waiting:  # the lock was passed to this task already
                 self._pass_on()
             raise
 
@@ -62,27 +64,27 @@ def _begin(turn: asyncio.Future[None]) -> None:
 
 
 class LockTakenError(Exception):
-    """A lock is taken, and was not to be waited for."""
+    """A lock is taken, and the caller does not want to wait for it."""
 
 
 class ReadWriteLock:
-    """Lets any number of threads read at a time, or one write. Who reads must not read within that again.
+    """Lets any number of threads read at the same time, or one write. A reader must not acquire it again.
 
-    Writing takes long, so the event loop never waits for it. The mutex within guards a counter alone.
+    Writing takes long, so the event loop must not wait for it: it reads with `wait=False`.
     """
 
     def __init__(self) -> None:
-        self._entrance = threading.Lock()  # held by who wants to write, so that no more readers come in before
+        self._entrance = threading.Lock()  # a waiting writer holds it, so that no further readers get in
         self._mutex = threading.Lock()
         self._readers = 0
         self._in_use = threading.Lock()
 
     @contextmanager
     def reading(self, *, wait: bool = True) -> Iterator[None]:
-        """Keep writers out.
+        """Hold the lock for reading.
 
         Raises:
-            LockTakenError: Somebody writes or is about to, and it was not to be waited for.
+            LockTakenError: A writer holds the lock or waits for it, and `wait` is False.
         """
         if not self._entrance.acquire(blocking=wait):
             raise LockTakenError
@@ -90,7 +92,7 @@ class ReadWriteLock:
             with self._mutex:
                 self._readers += 1
                 if self._readers == 1:
-                    self._in_use.acquire()  # at once: who writes holds the entrance, too
+                    self._in_use.acquire()  # without waiting: a writer would hold the entrance
         finally:
             self._entrance.release()
         try:
@@ -103,25 +105,22 @@ class ReadWriteLock:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep all others out."""
+        """Hold the lock for writing."""
         with self._entrance, self._in_use:
             yield
 
 
-T = TypeVar("T")
-
-
 async def one_at_a_time() -> None:
-    """Wait until no other task was let through in this iteration of the event loop. Who comes alone passes at once."""
-    await _turnstile().pass_through()
+    """Wait until no other task passed here in this iteration of the event loop. A task that comes alone passes at once."""
+    await _turns_of_this_loop().wait()
 
 
 class Meanwhile(Generic[T]):
-    """Work for the event loop while its task waits for something else; where that is sooner done, or others are at work, after.
+    """Work that the event loop does while its task waits for something else, or afterwards if it had no time.
 
     Args:
-        work: What to do. If it fails, it is done again by `result`.
-        seconds: When to begin.
+        work: What to do. If it fails, `result` does it again.
+        seconds: How long to wait before it starts.
     """
 
     def __init__(self, work: Callable[[], T], seconds: float) -> None:
@@ -130,16 +129,16 @@ class Meanwhile(Generic[T]):
         self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
 
     def _begin(self) -> None:
-        if _turnstile().pass_at_once():
+        if _turns_of_this_loop().take():
             with suppress(Exception):
                 self._done.append(self._work())
 
     def call_off(self) -> None:
-        """Do not begin any more."""
+        """Do not start the work, unless `result` needs it."""
         self._timer.cancel()
 
     async def result(self) -> T:
-        """What came of it."""
+        """Return the result of the work; do the work now if it is not done."""
         self.call_off()
         if not self._done:
             await one_at_a_time()
@@ -147,40 +146,38 @@ class Meanwhile(Generic[T]):
         return self._done[0]
 
 
-class _Turnstile:
+class _Turns:
+    """One turn for each iteration of an event loop."""
+
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_taken = False
 
-    async def pass_through(self) -> None:
-        if not self.pass_at_once():
+    async def wait(self) -> None:
+        if not self.take():
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             await turn
 
-    def pass_at_once(self) -> bool:
+    def take(self) -> bool:
         if self._is_taken:
             return False
         self._is_taken = True
-        asyncio.get_running_loop().call_soon(self._let_next_through)
+        asyncio.get_running_loop().call_soon(self._pass_on)
         return True
 
-    def _let_next_through(self) -> None:
+    def _pass_on(self) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
-                asyncio.get_running_loop().call_soon(self._let_next_through)
+                asyncio.get_running_loop().call_soon(self._pass_on)
                 return
         self._is_taken = False
 
 
-def _turnstile() -> _Turnstile:
-    loop = asyncio.get_running_loop()
-    turnstile = _turnstiles.get(loop)
-    if turnstile is None:
-        turnstile = _turnstiles[loop] = _Turnstile()
-    return turnstile
+_turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = weakref.WeakKeyDictionary()
 
 
-_turnstiles: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Turnstile] = weakref.WeakKeyDictionary()
+def _turns_of_this_loop() -> _Turns:
+    return _turns.setdefault(asyncio.get_running_loop(), _Turns())

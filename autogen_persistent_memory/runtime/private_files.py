@@ -1,7 +1,7 @@
-"""Folders and files for this user alone, whatever the umask is, written without following links. Blocks.
+"""Folders and files that only this user can read, whatever the umask is, written without following links. Blocks.
 
-A link that somebody planted under a name that we are going to write would lead what is remembered elsewhere, or let us
-overwrite a file of the user's. So files are made new under names that did not exist, and then renamed.
+A link planted under a name that is about to be written would send memories elsewhere, or make us overwrite one of the
+user's files. So files are created under names that do not exist, and then renamed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | get
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, as far as they are missing; what is there keeps its mode."""
+    """Create a folder and its parents if they are missing; those that exist keep their mode."""
     if not path.is_dir():
         if path.parent != path:
             make_folder(path.parent)
@@ -26,18 +26,18 @@ def make_folder(path: Path) -> None:
 
 
 def create(path: Path) -> int:
-    """Make a new file, to be written through the descriptor that this returns.
+    """Create a file and return a descriptor for writing it.
 
     Raises:
-        FileExistsError: There is something of that name, a link included.
+        FileExistsError: The name exists, if only as a link.
     """
     return os.open(path, _NEW, FILE)
 
 
 def write(path: Path, text: str) -> None:
-    """Let a file have this text: all of it or, if that fails, what it had before. One process at a time."""
+    """Write a text file, all or nothing. Only one process at a time may write it."""
     unfinished = path.with_name(f"{path.name}.tmp")
-    unfinished.unlink(missing_ok=True)  # of a process that was killed
+    unfinished.unlink(missing_ok=True)  # left by a process that was killed
     try:
         with open(create(unfinished), "w", encoding="utf-8") as file:
             file.write(text)
@@ -48,23 +48,21 @@ def write(path: Path, text: str) -> None:
 
 
 def refuse_link(path: Path) -> None:
-    """Make sure that what is written to a path of ours lands there.
+    """Raise an error if one of our paths is a link.
 
     Raises:
         OSError: It is a link.
     """
     if path.is_symlink():
-        reason = (
-            "it is a link, and links are not followed when memories are written: remove it, or name what it leads to"
-        )
+        reason = "it is a link, and links are not followed when memories are written: remove it, or use the path it points to"
         raise OSError(errno.ELOOP, reason, str(path))
 
 
 def close_to_others(path: Path) -> None:
-    """Take from everybody but the owner what they may do with a file, or a folder and all that is in it.
+    """Remove the permissions of everybody but the owner from a file, or from a folder and everything in it.
 
-    Files of other owners, and those that vanish meanwhile, are passed over. Nothing is opened: to close a database that
-    this process has open would drop its locks.
+    Skips files of other owners and files that vanish meanwhile. Opens nothing: closing a database file that this process
+    also has open would drop its locks.
     """
     try:
         mode = path.lstat().st_mode
@@ -80,6 +78,6 @@ def close_to_others(path: Path) -> None:
 
 
 def open_to_others(folder: Path) -> str | None:
-    """The mode of a folder, such as 755, into which others than its owner may look."""
+    """Return the mode of a folder, such as 755, if others than its owner can access it."""
     mode = stat.S_IMODE(folder.stat().st_mode)
     return f"{mode:o}" if mode & _OTHERS and os.name != "nt" else None

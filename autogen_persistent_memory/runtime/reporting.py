@@ -1,4 +1,4 @@
-"""Log once what would otherwise repeat with every turn. Pure bookkeeping."""
+"""Report to people: log repeated problems once, and show the progress of long work."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from .threads import in_thread
 
 _MOST = 10_000
-"""With more than these the books are started over; then something may be logged a second time."""
+"""Beyond this number of entries the memory of what was logged is reset, so that it stays small."""
 
 
 class Notices:
-    """What this process has already logged about whom."""
+    """Remembers what this process has logged, so that a problem that repeats with every turn is logged once."""
 
     def __init__(self) -> None:
         self._logged: dict[Hashable, set[str]] = {}
 
     def is_new(self, about: Hashable, reason: str) -> bool:
-        """Whether this was not logged yet; from now on it counts as logged."""
+        """Return whether this was not logged yet, and note that it is logged now."""
         if len(self._logged) >= _MOST:
             self._logged.clear()
         reasons = self._logged.setdefault(about, set())
@@ -31,7 +31,7 @@ class Notices:
         return True
 
     def settle(self, about: Hashable) -> None:
-        """All is well again: new trouble is logged again."""
+        """Forget what was logged about it, so that the next problem is logged again."""
         self._logged.pop(about, None)
 
     def __bool__(self) -> bool:
@@ -39,18 +39,18 @@ class Notices:
 
 
 notices = Notices()
-"""Those of this process, about namespaces of stores; see `Engine.whose`."""
+"""What was logged about the namespaces of stores; see `Engine.whose`."""
 
 
 Progress = bool | Callable[[int, int], None]
-"""True for a bar (shown only on a terminal), False for none, or a function that is given (done, total)."""
+"""True for a bar (shown only on a terminal), False for none, or a function that is called with (done, total)."""
 
 
 @asynccontextmanager
 async def progress_of(
     total: int, title: str, progress: Progress, *, unit: str = " memories"
 ) -> AsyncIterator[Callable[[int], None]]:
-    """Give a function to be called with the number of items just done."""
+    """Yield a function to call with the number of items just done."""
     if callable(progress):
         done = 0
 
@@ -69,7 +69,7 @@ async def progress_of(
 
 
 def _bars() -> Any:
-    """What makes bars; importing it reads files, which the event loop must not wait for."""
+    """Import tqdm, which reads files: not on the event loop."""
     from tqdm import tqdm
 
     return tqdm

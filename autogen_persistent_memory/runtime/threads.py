@@ -1,4 +1,4 @@
-"""Threads for blocking calls: bounded, so that hung calls cannot pile up, and daemons, so that they cannot hold up exit."""
+"""Threads for blocking calls: bounded, so that hung calls cannot pile up, and daemons, so that they cannot delay exit."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 importing = threading.RLock()
-"""Held while importing numpy and what is built on it: two threads that first import them at once make them fail."""
+"""Held while importing numpy and packages built on it: two threads that import them first at the same time fail."""
 
 _IDLE_SECONDS = 10.0
 _EXIT_SECONDS = 5.0
 _FEW_CHARACTERS = 50_000
-"""Read in some milliseconds, whatever is done with them."""
+"""Processed within milliseconds, whatever is done with them."""
 _Job = tuple["Future[Any]", Callable[[], Any]]
 
 
 class DaemonPool(Executor):
-    """An executor of at most `size` threads that come when needed and leave when idle.
+    """An executor of at most `size` threads, which start when needed and end when idle.
 
-    `concurrent.futures.ThreadPoolExecutor` joins its threads when the interpreter exits, so one call hung on a dead
-    server would hang the user's program. Here what still runs at exit is left behind; only a pool that `finishes` is
-    given a few seconds.
+    `concurrent.futures.ThreadPoolExecutor` joins its threads when the interpreter exits, so one call that
+    hangs on a dead server would hang the user's program. This pool abandons calls that still run at exit; one that
+    `finishes` gives them a few seconds first.
     """
 
     def __init__(self, size: int, name: str, *, finishes: bool = False) -> None:
         self._size = size
         self._name = name
-        self._start_afresh()
+        self._reset()
         if finishes:
             _finishing.add(self)
 
-    def _start_afresh(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -53,7 +53,7 @@ class DaemonPool(Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run `fn` on one of the threads."""
         if self._pid != os.getpid():  # a forked child inherits the counts but not the threads
-            self._start_afresh()
+            self._reset()
         future: Future[T] = Future()
         with self._lock:
             self._unfinished += 1
@@ -76,16 +76,16 @@ class DaemonPool(Executor):
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(call())
-                except StopIteration as error:  # which no future can carry
+                except StopIteration as error:  # which a future cannot carry
                     future.set_exception(RuntimeError(f"The call raised {error!r}."))
-                except BaseException as error:  # native code may raise outside Exception; it belongs to the caller
+                except BaseException as error:  # native code may raise outside Exception; the caller gets it
                     future.set_exception(error)
             del future, call
             with self._lock:
                 self._unfinished -= 1
 
     def is_busy(self) -> bool:
-        """Whether any call is waiting or running."""
+        """Return whether any call is queued or running."""
         return self._pid == os.getpid() and self._unfinished > 0
 
 
@@ -93,10 +93,10 @@ _finishing: weakref.WeakSet[DaemonPool] = weakref.WeakSet()
 
 
 @atexit.register
-def _let_calls_end() -> None:
-    """A call under way when the program ends deserves a moment; one that hangs does not deserve more.
+def _finish_calls() -> None:
+    """Wait a few seconds for running calls when the program ends.
 
-    A write must not be lost, and native code that comes back to a dead interpreter crashes it.
+    A write must not be lost, and native code that returns to an interpreter that has ended crashes the process.
     """
     until = time.monotonic() + _EXIT_SECONDS
     while time.monotonic() < until and any(pool.is_busy() for pool in list(_finishing)):
@@ -107,22 +107,22 @@ _work = DaemonPool(4, "autogen-memory-work", finishes=True)
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """The result of a call that would hold up the event loop."""
+    """Run a call that would block the event loop, and return its result."""
     return await asyncio.get_running_loop().run_in_executor(_work, call)
 
 
 async def in_thread_if_long(characters: int, call: Callable[[], T]) -> T:
-    """The result of a call that would hold up the event loop if it has to read many characters."""
+    """Run a call that would block the event loop if it processes many characters, and return its result."""
     return call() if characters <= _FEW_CHARACTERS else await in_thread(call)
 
 
 def hand_over(call: Callable[[], T]) -> Future[T]:
-    """Run a call that would hold up the event loop, and do not wait for it."""
+    """Start a call that would block the event loop, without waiting for it."""
     return _work.submit(call)
 
 
 def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never really waits, from any thread.
+    """Run a coroutine that never waits for anything, in any thread.
 
     Raises:
         RuntimeError: The coroutine did wait.

@@ -1,13 +1,13 @@
-"""Secrets out of a text before it is stored: API keys, passwords, card numbers, private keys. A pure function.
+"""Keep secrets out of memories, errors and logs, and keep stored text inside its block. Pure functions, but for the log filter.
 
-Every pattern is anchored at a literal and bounded in length, so that a megabyte takes a moment, whatever is in it.
+Every pattern is anchored at a literal and bounded in length, so that searching a megabyte takes a moment, whatever it holds.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,17 +16,33 @@ from ..core.lazy_regex import lazy
 from ..core.records import JSON, Draft, MemoryRecord
 from .pieces import replaced
 
+Item = TypeVar("Item", Draft, MemoryRecord)
+E = TypeVar("E", bound=BaseException)
+
+# What secrets are called: in configurations, and in what people write.
+
+_CREDENTIAL = (
+    r"pass(?:word|wd|phrase|code)|pwd|secret(?:[_ -]?(?:key|access[_ -]?key))?|api[_ -]?key|access[_ -]?key(?:[_ -]?id)?"
+    r"|(?:(?:access|auth|refresh|bot)[_ -]?)?token|client[_ -]?secret|private[_ -]?key"
+)
+_SECRET_NAME = rf"(?:{_CREDENTIAL}|(?:seed|recovery)[_ -]?phrase|pin(?: code)?|cvv|cvc)"
+_SETTING = rf"{_CREDENTIAL}|keys?|credentials?|authorization|bearer"
+_SECRET_SETTING = lazy(rf"(?:^|[^a-z])(?:{_SETTING})$", re.IGNORECASE)
+_SUSPICIOUS_SETTING = lazy(rf"(?:^|[^a-z])(?:{_SETTING}|auth|headers?)(?:$|[^a-z])", re.IGNORECASE)
+_VARIABLE = lazy(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
+
+# What secrets look like.
+
 _PRIVATE_KEY_BEGIN = lazy(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
 _PRIVATE_KEY_END = lazy(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
 
 _JWT = lazy(
-    r"(?<![\w-])(?=[\w-]{11,3000}\.[\w-]{8})"  # looked for once a word, however often that may begin like one
+    r"(?<![\w-])(?=[\w-]{11,3000}\.[\w-]{8})"  # once for each word, however often the word could start a token
     r"(?P<before>[\w-]{0,1000}?)\beyJ[\w-]{8,2000}\.[\w-]{8,4000}(?:\.[\w-]{0,2000})?"
 )
 _API_KEY = lazy(
     r"""
-      \bsk-(?:proj-|ant-|svcacct-|or-
-    |live-)?(?=[\w-]{0,60}\d)[\w-]{16,400}     # OpenAI, Anthropic and others of their sort
+        \bsk-(?:proj-|ant-|svcacct-|or-|live-)?(?=[\w-]{0,60}\d)[\w-]{16,400}   # OpenAI, Anthropic and the like
       | \b[sr]k_(?:live|test)_[A-Za-z0-9]{10,200}                               # Stripe
       | \bgh[pousr]_[A-Za-z0-9]{20,255} | \bgithub_pat_\w{20,255}               # GitHub
       | \bglpat-[\w-]{16,100}                                                   # GitLab
@@ -46,14 +62,10 @@ _API_KEY = lazy(
 _BEARER = lazy(r"\b(Bearer|Basic|Token)(\s{1,3})(?=[\w.~+/-]{0,200}\d)([\w.~+/-]{16,4000}={0,2})", re.IGNORECASE)
 _CONNECTION = lazy(r"\b([a-z][a-z0-9+.-]{1,30}://[^\s:/@]{0,100}:)([^\s/@]{1,200})(@)", re.IGNORECASE)
 
-_SECRET_NAME = (
-    r"(?:pass(?:word|wd|phrase|code)|(?:seed|recovery)[_ -]?phrase|pwd|secret(?:[_ -]?(?:key|access[_ -]?key))?|api[_ -]?key"
-    r"|access[_ -]?key(?:[_ -]?id)?|access[_ -]?token|auth[_ -]?token"
-    r"|refresh[_ -]?token|client[_ -]?secret|private[_ -]?key|bot[_ -]?token|token|pin(?: code)?|cvv|cvc)"
-)
-_VALUE = r"(?:(?P<quote>[\"'`])(?P<quoted>[^\"'`\n]{3,200})(?=(?P=quote))|(?P<bare>[^\s\"'`,;]{3,400}))"
+# What follows the name of a secret: the secret itself, or a word about it.
 
-_NEVER = (  # noqa: SIM905 (words read best as words)
+_VALUE = r"(?:(?P<quote>[\"'`])(?P<quoted>[^\"'`\n]{3,200})(?=(?P=quote))|(?P<bare>[^\s\"'`,;]{3,400}))"
+_NOT_SECRETS = (  # noqa: SIM905 (words read best as words)
     "a an the this that these those it its he she they we you i me my your our their his her us them who what which when "
     "where why how if then else because since so as at by for from in into of on onto off out over to under up with without "
     "about after before and or but nor yet than too very just only also again still already now here there is are was were "
@@ -64,15 +76,15 @@ _NEVER = (  # noqa: SIM905 (words read best as words)
     "hashed stored saved forgotten lost reset changed rejected accepted protected sent leaked tbd redacted "
     "str string bytes secretstr varchar char text bool boolean nullable null undefined"
 ).split()
-"""What is no secret after a colon: words that hold sentences together, what is said of a password, and types."""
-_STARTS = (  # noqa: SIM905
+"""Words that are not a secret after a colon: function words, what is said about passwords, and types."""
+_SENTENCE_STARTS = (  # noqa: SIM905
     "click enter type choose pick use see check change create update remember keep store please try make ask contact note "
     "ensure verify confirm avoid set get send let press user users people field form input page policy rules minimum maximum"
 ).split()
-"""What is none where a sentence goes on after it."""
+"""Words that are not a secret after a colon if a sentence continues behind them."""
 _ASSIGNED = lazy(
     rf"(?<![A-Za-z])(?P<name>{_SECRET_NAME}[\"']?\s{{0,3}}(?:=>|:=|==?|(?P<colon>:))\s{{0,3}})"
-    rf"(?P<lead>(?(colon)(?:(?:{'|'.join((*_NEVER, *_STARTS))})\b[:,]?\s{{1,3}}){{0,4}})){_VALUE}",
+    rf"(?P<lead>(?(colon)(?:(?:{'|'.join((*_NOT_SECRETS, *_SENTENCE_STARTS))})\b[:,]?\s{{1,3}}){{0,4}})){_VALUE}",
     re.IGNORECASE,
 )
 _SPOKEN = lazy(
@@ -86,18 +98,18 @@ _PHRASE = lazy(
     re.IGNORECASE,
 )
 _MNEMONIC = 12
-"""So many words are no sentence if none is shorter than three letters."""
+"""From this number of words on, none shorter than three letters, it is a mnemonic and not a sentence."""
 _WORD = lazy(r"[(\[]*([A-Za-z]+)(?:[(\[<][\w.|]*)?[)\]>?!.:*|]*$")
-"""A word, as a sentence or a signature has it: with brackets and stops."""
-_GOES_ON = lazy(r"\s*['’](?:t|s|re|ve|ll|d)\b|[:,]?[^\S\n]{1,3}\w")
+"""A word as it stands in a sentence or a signature, with brackets and punctuation."""
+_CONTINUES = lazy(r"\s*['’](?:t|s|re|ve|ll|d)\b|[:,]?[^\S\n]{1,3}\w")
 _MIXED = lazy(
     r"(?!\w+://)(?![\w.+-]+@[\w-]+\.)(?=[^\s/]{5,}$)(?=.*[A-Za-z])(?=.*(?:\d|[!@#$%^&*+=~].)).*[\w!@#$%^&*+=~]"
 )
-"""What no word looks like, nor an address, a path or a number."""
+"""Looks like neither a word nor an address, a path or a number."""
 _KIND = lazy(r"pin|cv[vc]|key|token|secret|pass|pwd", re.IGNORECASE)
 _KINDS = {"key": "api-key", "token": "token", "secret": "secret", "pin": "pin", "cvv": "pin", "cvc": "pin"}
 _WEAK_NAME = lazy(r"(?:token|pin|secret)\b", re.IGNORECASE)
-"""What many harmless settings are called as well."""
+"""Names that many harmless settings have as well."""
 _PLAIN_WORD = lazy(r"(?:[a-z]+|[A-Z][a-z]+)(?:-[a-z]+)*$")
 _REFERENCE = lazy(
     r"\[REDACTED|\$\{?\w|[<{]|[*?.…-]+$|os\.|env\b|environ|process\.|getenv|(?:None|null|true|false"
@@ -105,14 +117,14 @@ _REFERENCE = lazy(
     r"|(?:self|this|args|opts|options|config|settings|params|props|request|req|user|form|body|data|credentials)(?:\.|->)"
     rf"(?:\w{{1,40}}\.){{0,3}}(?i:{_SECRET_NAME})\b"
 )
-"""What stands for a secret without being one."""
+"""Refers to a secret without being one."""
 
 _CARD = lazy(r"(?<![\w.+-])(?:\d[ -]?){12,18}\d(?![\w-])")
 _IBAN = lazy(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")
 
 
 def redact(text: str) -> str:
-    """A text with its secrets replaced by `[REDACTED:kind]`.
+    """Return the text with its secrets replaced by `[REDACTED:kind]`.
 
     >>> redact("my password is hunter2, the port is 5432")
     'my password is [REDACTED:password], the port is 5432'
@@ -128,7 +140,7 @@ def _mark(kind: str) -> str:
 
 
 def _without_private_keys(text: str) -> str:
-    """Found by their first and last lines; one that lost its last line is cut to the end of the text."""
+    """Find keys by their first and last lines; one without a last line extends to the end of the text."""
     kept: list[str] = []
     start = 0
     while begin := _PRIVATE_KEY_BEGIN.search(text, start):
@@ -138,50 +150,51 @@ def _without_private_keys(text: str) -> str:
     return "".join((*kept, text[start:])) if kept else text
 
 
-def _named(name: str) -> str:
+def _kind_of(name: str) -> str:
     found = _KIND.search(name)
     return _KINDS.get(found[0].lower() if found else "", "password")
 
 
 def _assigned(found: re.Match[str]) -> str:
-    """`password=…`: whatever stands there, unless it only refers to a secret, or tells something about one."""
+    """Redact what follows `password=` or `password:`, unless it refers to a secret or says something about one."""
     name, lead, quote, quoted, bare = (found[part] for part in ("name", "lead", "quote", "quoted", "bare"))
     secret = quoted or bare
     if _REFERENCE.match(secret) or (_WEAK_NAME.match(name) and (len(secret) < 8 or _PLAIN_WORD.match(secret))):
         return found[0]
-    if bare and found["colon"] and (not _MIXED.match(bare.rstrip(".!?)")) if lead else _tells(bare, found)):
+    if bare and found["colon"] and (not _MIXED.match(bare.rstrip(".!?)")) if lead else _is_said_about_it(bare, found)):
         return found[0]
-    return f"{name}{lead}{quote or ''}{_mark(_named(name))}"
+    return f"{name}{lead}{quote or ''}{_mark(_kind_of(name))}"
 
 
-def _tells(bare: str, found: re.Match[str]) -> bool:
-    """Whether what stands after a colon begins a sentence, or says what a password has to be: "password: the form …"."""
+def _is_said_about_it(bare: str, found: re.Match[str]) -> bool:
+    """Return whether the text after a colon starts a sentence or says what a password must be: "password: the form …"."""
     word = _WORD.match(bare)
     if word is None:
         return False
-    goes_on = _GOES_ON.match(found.string, found.end()) is not None
-    return word[1].lower() in _NEVER or (goes_on and word[1].lower() in _STARTS)
+    first = word[1].lower()
+    continues = _CONTINUES.match(found.string, found.end()) is not None
+    return first in _NOT_SECRETS or (continues and first in _SENTENCE_STARTS)
 
 
 def _phrase(found: re.Match[str]) -> str:
-    """Several words that are a secret together, unless they are a sentence about one."""
+    """Redact several words that are a secret together, unless they are a sentence about one."""
     words = re.split("[ -]", found["words"].lower())
-    if len(words) < _MNEMONIC and any(word in _NEVER for word in words):
+    if len(words) < _MNEMONIC and any(word in _NOT_SECRETS for word in words):
         return found[0]
     return f"{found['name']}{_mark('password')}"
 
 
 def _spoken(found: re.Match[str]) -> str:
-    """A password told in a sentence: only what cannot be a word of that sentence, unless it is quoted."""
+    """Redact a password told in a sentence, if it is quoted or cannot be a word of that sentence."""
     name, quote, quoted, value = (found[part] for part in ("name", "quote", "quoted", "bare"))
     secret = quoted or value.rstrip(".!?)")
     if _REFERENCE.match(secret) or (not quoted and _PLAIN_WORD.match(secret)):
         return found[0]
-    return f"{name}{quote or ''}{_mark(_named(name))}{'' if quoted else value[len(secret) :]}"
+    return f"{name}{quote or ''}{_mark(_kind_of(name))}{'' if quoted else value[len(secret) :]}"
 
 
 def _is_card(number: str) -> bool:
-    """Whether digits are a payment card's: the length, the issuer's first digit, and the Luhn sum."""
+    """Return whether digits are a payment card's, by their number, the issuer's first digit and the Luhn sum."""
     digits = [int(digit) for digit in number if digit.isdigit()]
     if not 13 <= len(digits) <= 19 or digits[0] not in (2, 3, 4, 5, 6) or len(set(digits)) < 2:
         return False
@@ -190,7 +203,7 @@ def _is_card(number: str) -> bool:
 
 
 def _is_iban(account: str) -> bool:
-    """Whether the check digits of a bank account are right."""
+    """Return whether the check digits of a bank account are right."""
     bare = account.replace(" ", "")
     if not 15 <= len(bare) <= 34:
         return False
@@ -200,11 +213,11 @@ def _is_iban(account: str) -> bool:
 class _Secret(NamedTuple):
     pattern: re.Pattern[str]
     by: Callable[[re.Match[str]], str]
-    """What to put in its place."""
+    """Returns the replacement."""
     hints: tuple[str, ...] = ()
-    """Of these, if there are any, it holds one."""
+    """Texts of which every match holds one; empty if there are none."""
     longest: int = 1_000
-    """Characters, with its name and all that shows where it ends."""
+    """Characters of the longest match, with its name and all that shows where it ends."""
 
 
 _NAMES = ("pass", "phrase", "pwd", "secret", "key", "token", "pin", "cvv", "cvc")
@@ -219,42 +232,18 @@ _SECRETS = (
     _Secret(_CARD, lambda found: _mark("card") if _is_card(found[0]) else found[0]),
     _Secret(_IBAN, lambda found: _mark("iban") if _is_iban(found[0]) else found[0]),
 )
-"""In the order in which they are looked for."""
-
-
-_LONGEST_MEANING = 32_000
-"""Characters of which a vector is made: more than most models read, and few enough for every function to read in a moment."""
-Item = TypeVar("Item", Draft, MemoryRecord)
-
-
-def meaning(item: Draft | MemoryRecord) -> str:
-    """Return the text whose vector stands for a memory: its beginning, of JSON without its punctuation."""
-    if item.mime_type != JSON or len(item.content) > _LONGEST_MEANING:
-        return item.content[:_LONGEST_MEANING]
-    return "; ".join(_leaves(decode_json(item.content), "")) or item.content
+"""In the order in which they are searched for."""
 
 
 def redacted(item: Item) -> Item:
-    """The memory without secrets in its content, tags and metadata; in JSON, only texts are looked at."""
+    """Return the memory without secrets in its content, tags and metadata; in JSON content only texts are searched."""
     if item.mime_type == JSON:
         value = decode_json(item.content)
         clean = _redacted(value)
         content = item.content if clean == value else encode_json(clean, "JSON content")
     else:
         content = redact(item.content)
-    tags = tuple(redact(tag) for tag in item.tags)
-    return replace(item, content=content, tags=tags, metadata=_redacted(dict(item.metadata)))
-
-
-def _leaves(value: object, path: str) -> Iterable[str]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _leaves(item, f"{path} {key}".strip())
-    elif isinstance(value, list):
-        for item in value:
-            yield from _leaves(item, path)
-    else:
-        yield f"{path}: {value}"
+    return replace(item, content=content, tags=tuple(map(redact, item.tags)), metadata=_redacted(dict(item.metadata)))
 
 
 def _redacted(value: Any) -> Any:
@@ -265,43 +254,90 @@ def _redacted(value: Any) -> Any:
     return redact(value) if isinstance(value, str) else value
 
 
-E = TypeVar("E", bound=BaseException)
+def names_secret(setting: str) -> bool:
+    """Return whether the value of a setting of this name is a secret.
+
+    >>> names_secret("X-Api-Key"), names_secret("max_tokens"), names_secret("api_key_env")
+    (True, False, False)
+    """
+    return _SECRET_SETTING.search(setting) is not None
+
+
+def may_hold_secret(setting: str) -> bool:
+    """Return whether the value of a setting of this name may hold a secret, as headers do.
+
+    >>> may_hold_secret("default_headers"), may_hold_secret("api_key_env"), may_hold_secret("max_tokens")
+    (True, True, False)
+    """
+    return _SUSPICIOUS_SETTING.search(setting) is not None
+
+
+def check_variable(name: str, what: str) -> str:
+    """Return the name of an environment variable.
+
+    Raises:
+        ValueError: It cannot be such a name. The message does not repeat it, since it may be the secret itself.
+    """
+    if not isinstance(name, str) or _VARIABLE.fullmatch(name) is None or redact(name) != name:
+        raise ValueError(
+            f"{what} must be the name of an environment variable: letters, digits and underscores. The value given is not "
+            "shown, because it may be the secret itself: put the secret into a variable and give the variable's name."
+        )
+    return name
+
+
+def check_host(host: str) -> str:
+    """Return a host that has no user name or password in it.
+
+    Raises:
+        ValueError: It is more than a host. The message does not repeat it.
+    """
+    if re.search(r"[@?#\s]", host):
+        raise ValueError(
+            "The host of a server must be a name or an address alone. The value given is not shown, because it may hold a "
+            "password or a token: put that into an environment variable and name the variable with token_env (--token-env) "
+            "or headers_env."
+        )
+    return host
+
 
 _SHORTEST = 6
-"""What is shorter protects nothing, and may be part of any word."""
+"""Characters. A shorter secret protects nothing, and may be part of any word."""
 _MARK = "[REDACTED]"
 _USER_IN_ADDRESS = lazy(
     r"(://)[^\s/@'\"]{1,300}@|(?<![\w:/@.-])[^\s:/@'\"]{1,100}:[^\s:/@'\"]{1,200}@(?=[\w.-]{1,100}(?::\d|/|\b))"
 )
-_VARIABLE = lazy(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
-_used: set[str] = set()
+_in_use: set[str] = set()
 
 
 def keep_out(secret: str) -> None:
     """Keep a secret that this process uses out of all errors and logs."""
     if len(secret) >= _SHORTEST:
-        _used.add(secret)
+        _in_use.add(secret)
 
 
 def without_secrets(text: str) -> str:
-    """A text about trouble, without what looks like a secret, or is known to be one.
+    """Return an error message without secrets that this process uses, and without what looks like one.
 
     >>> without_secrets("no answer from https://ann:hunter2@example.org/api")
     'no answer from https://[REDACTED]@example.org/api'
     """
-    for secret in sorted(_used, key=len, reverse=True):
+    for secret in sorted(_in_use, key=len, reverse=True):
         text = text.replace(secret, _MARK)
     return redact(_USER_IN_ADDRESS.sub(lambda found: f"{found[1] or ''}{_MARK}@", text))
 
 
 def caused_by(error: E, cause: BaseException) -> E:
-    """The error, with its cause if that can be shown. To be raised outside of `except`, which would attach the cause anyway."""
-    error.__cause__ = None if any(_tells_a_secret(link) for link in _chain(cause)) else cause
+    """Return the error with its cause attached, unless the cause shows a secret.
+
+    Raise the result outside of `except`, which would attach the cause in any case.
+    """
+    error.__cause__ = None if any(_shows_secret(link) for link in _chain(cause)) else cause
     return error
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The error, and all that it came from."""
+    """Return the error and all errors that led to it."""
     found = [error]
     for link in found:  # which grows meanwhile
         before = (link.__cause__, link.__context__)
@@ -309,41 +345,12 @@ def _chain(error: BaseException) -> list[BaseException]:
     return found
 
 
-def _tells_a_secret(error: BaseException) -> bool:
-    told = f"{error!r}\n{error}"
-    return without_secrets(told) != told
+def _shows_secret(error: BaseException) -> bool:
+    shown = f"{error!r}\n{error}"
+    return without_secrets(shown) != shown
 
 
-def check_variable(name: str, what: str) -> str:
-    """The name of an environment variable, or a complaint that does not repeat it: it may be the secret itself.
-
-    Raises:
-        ValueError: It cannot be a name.
-    """
-    if not isinstance(name, str) or _VARIABLE.fullmatch(name) is None or redact(name) != name:
-        raise ValueError(
-            f"{what} must be the name of an environment variable, of letters, digits and underscores. What was given is not "
-            "shown, since it may be the secret itself: put that into a variable, and give the variable's name."
-        )
-    return name
-
-
-def check_host(host: str) -> str:
-    """A host without a user name or password, or a complaint that does not repeat it.
-
-    Raises:
-        ValueError: It holds more than a host.
-    """
-    if re.search(r"[@?#\s]", host):
-        raise ValueError(
-            "The host of a server must be a name or an address alone. What was given is not shown, since it may hold a "
-            "password or a token: put that into an environment variable, and name the variable with token_env (--token-env) "
-            "or headers_env."
-        )
-    return host
-
-
-def _look_through(record: logging.LogRecord) -> bool:
+def _redact_log(record: logging.LogRecord) -> bool:
     message = record.getMessage()
     if (shown := without_secrets(message)) != message:
         record.msg, record.args = shown, ()
@@ -354,7 +361,7 @@ def _look_through(record: logging.LogRecord) -> bool:
     return True
 
 
-logging.getLogger("autogen_persistent_memory").addFilter(_look_through)
+logging.getLogger("autogen_persistent_memory").addFilter(_redact_log)
 
 
 _BETWEEN = r"[^\w<＜﹤]{0,8}"  # also invisible characters
@@ -363,6 +370,6 @@ _TAG = lazy(rf"[<＜﹤](?={_BETWEEN.join(('', *'memory'))})", re.IGNORECASE)
 
 
 def neutral(text: str) -> str:
-    """Return the text on one line, without control characters, unable to open or close a block."""
+    """Return the text on one line, without control characters, and unable to open or close the block of memories."""
     line = " ".join(found[0] for found in _WORDS.finditer(text))
     return replaced(_TAG, lambda _: "‹", line, hints="<＜﹤")

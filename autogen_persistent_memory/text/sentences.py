@@ -1,4 +1,4 @@
-"""What somebody says in their own words: the sentences of a message without code, logs and quotations.
+"""The sentences of a message: where they are, which of them are the writer's own words, and which tell something.
 
 Pure functions, linear in the length of the text.
 """
@@ -6,19 +6,70 @@ Pure functions, linear in the length of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from ..core.lazy_regex import lazy
+from .speech_acts import tells
+from .words import content_words, names_within, terms
 
-LONGEST_TEXT = 16_000
-"""How much of a message is read: what people say of themselves stands in short ones, or at the start of long ones."""
+Span = tuple[int, int]
+"""Where a part of a text begins and ends."""
 
-LONGEST_SENTENCE = 400
-"""Longer ones are pasted, or too tangled for rules."""
+# Sentences and clauses
 
+_LONGEST_SPLIT = 20_000
+"""Characters of a message that are split; the rest is one part."""
+# Each run of signs matches at one place only, so that searching takes time linear in the length of the text.
+_SENTENCE_END = lazy(r"(?<![.!?…])[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+|\n+")
+_ABBREVIATION = lazy(
+    r"(?<![^\s(])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Inc|Ltd|Co|Corp|vs|etc|approx|No|Mt|Ft"
+    r"|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K)\.[\"'”’)\]]*\Z"
+)
+_SUBJECT = (
+    r"(?:I|we|you|he|she|it|they|there|my|our|your|his|her|its|their|the|a|an|this|please|can|could|would|will|do|does|did"
+    r"|is|are|was|what|which|who|where|when|why|how|keep|remember|let)\b"
+)
+_CLAUSE_END = lazy(
+    rf"[;:]\s+|\s[-–—]\s|,\s+(?={_SUBJECT})"
+    rf"|(?:,|(?<![\s,]))\s+(?=(?:and|but|so|because|since|although|though|while|or|also|then)\s+{_SUBJECT})",
+    re.IGNORECASE,
+)
+
+
+def sentences(text: str) -> list[Span]:
+    """Return where the sentences of a text begin and end."""
+    return list(_split(text, (0, len(text)), _SENTENCE_END))
+
+
+def clauses(text: str) -> list[Span]:
+    """Return where the clauses of a text begin and end: its sentences, split where a new subject begins.
+
+    >>> [text[start:end] for text in ["Hi, I'm Ann, and my order is late. Why?"] for start, end in clauses(text)]
+    ['Hi,', "I'm Ann,", 'and my order is late.', 'Why?']
+    """
+    return [clause for sentence in sentences(text) for clause in _split(text, sentence, _CLAUSE_END)]
+
+
+def _split(text: str, span: Span, boundary: re.Pattern[str]) -> Iterator[Span]:
+    start, last = span
+    ends = (found.end() for found in boundary.finditer(text, start, min(last, _LONGEST_SPLIT)))
+    for end in (*ends, last):
+        if end == last or not _ABBREVIATION.search(text, max(start, end - 10), end):
+            part = text[start:end]
+            if part.strip():
+                yield start + len(part) - len(part.lstrip()), start + len(part.rstrip())
+            start = end
+
+
+# The writer's own words
+
+_LONGEST_OWN_TEXT = 16_000
+"""Characters of a message that are read for them: people talk about themselves early."""
+_LONGEST_OWN_SENTENCE = 400
+"""Longer sentences are pasted, or too tangled for rules."""
 _QUOTED = "\ufffc"
-"""Stands for a quotation; a sentence with one in it is not the speaker's own."""
-
+"""Replaces a quotation; a sentence that holds it is not the writer's own."""
 _TYPED = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " "})
 
 _FENCE = lazy(r"\s{0,3}(```|~~~)")
@@ -30,11 +81,10 @@ _PASTED = lazy(
     | \s*\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d | \s*\[?\d\d:\d\d:\d\d               # a log line
     | \s*\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\b
     | \s*(?:Traceback[ ]\(|File[ ]"|at[ ][\w.$]+\(|[\w.]*(?:Error|Exception)\b:)
-    | \s*\[\w+[ ][0-9a-f]{7,}\]                                               # what git answers
-    | \s*(?:[$%]|\w+@\w+)[ ]                                                  # a shell
+    | \s*\[\w+[ ][0-9a-f]{7,}\]                                               # output of git
+    | \s*(?:[$%]|\w+@\w+)[ ]                                                  # a shell prompt
     | \s*(?:\#|//|/\*|<!--|</?\w+[^>]{0,80}>)
-    | \s*(?:def|class|import|const|let|var|function|return|public|private|static|struct|elif|print|SELECT
-    |INSERT|UPDATE)
+    | \s*(?:def|class|import|const|let|var|function|return|public|private|static|struct|elif|print|SELECT|INSERT|UPDATE)
         \b.*[({=;:]
     | \s*from[ ][\w.]+[ ]import\b | \s*\#include
     | \s*[{\[}\]"][^.!?]*[}\],:]\s*$                                          # JSON
@@ -47,52 +97,44 @@ _BACKTICKS = lazy(r"`([^`\n]{1,200})`")
 _QUOTATION = lazy(r"\"([^\"\n]{1,400})\"|(?<![\w'])'([^'\n]{1,200}(?:'\w[^'\n]{0,200}){0,8})'(?!\w)")
 _FIRST_PERSON = lazy(r"\b(?:i|my|me|we|our)\b", re.IGNORECASE)
 
-_END = lazy(r"(?<=[.!?])[\"')\]]*\s+|(?<=[.!?])(?=\n)")
-_ABBREVIATION = lazy(
-    r"(?:^|[\s(])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Inc|Ltd|Co|Corp|vs|etc|approx|No|Mt|Ft"
-    r"|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K)\.$"
-)
-
 _QUOTING = lazy(
-    r"""\b(?:translate|rewrite|rephrase|paraphrase|proofread|correct|summari[sz]e|improve|edit|polish|shorten
-    |grammar|spelling
-    |wrote|writes|said|says|read|reads|replied|asked|posted|tweeted|answered|goes|sentence|text|e?mail|message
-    |paragraph|quote
-    |letter|post|essay|tweet|review|log|output|error|comment|lyrics|poem|headline|prompt|example|following
-    |snippet|transcript
-    |classify|sentiment|analy[sz]e|parse|tagline|caption|bio|template|dialogue|conversation)\b""",
+    r"""\b(?:translate|rewrite|rephrase|paraphrase|proofread|correct|summari[sz]e|improve|edit|polish|shorten|grammar
+    |spelling|wrote|writes|said|says|read|reads|replied|asked|posted|tweeted|answered|goes|sentence|text|e?mail|message
+    |paragraph|quote|letter|post|essay|tweet|review|log|output|error|comment|lyrics|poem|headline|prompt|example|following
+    |snippet|transcript|classify|sentiment|analy[sz]e|parse|tagline|caption|bio|template|dialogue|conversation)\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 _OWN_LABEL = lazy(
-    r"(?:decision|note|notes|remember|reminder|fact|facts|fyi|ps|p\.s|update|context|background"
-    r"|lesson|lessons|preference"
-    r"|preferences|tl;dr|todo|important|btw|remember this|about me|constraints?|requirements?)$",
+    r"(?:decision|notes?|remember|reminder|facts?|fyi|ps|p\.s|update|context|background|lessons?|preferences?|tl;dr|todo"
+    r"|important|btw|remember this|about me|constraints?|requirements?)$",
     re.IGNORECASE,
 )
 _SPEAKER_LABEL = lazy(r"[A-Z][\w.]*(?: [A-Z][\w.]*)?$")
 _LABEL = lazy(r"([^:]{1,120}):(?:\s+|$)")
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences of a text that its writer says, in order, each on one line."""
+def own_sentences(text: str) -> list[str]:
+    """Return the sentences of a message in its writer's own words, each on one line: no code, logs or quotations."""
     own: list[str] = []
-    for sentence in _split(_prose(text[:LONGEST_TEXT].translate(_TYPED))):
+    prose = _prose(text[:_LONGEST_OWN_TEXT].translate(_TYPED))
+    for start, end in sentences(prose):
+        sentence = " ".join(prose[start:end].split())
         label = _LABEL.match(sentence)
-        if label is not None and _introduces_others_words(label[1]):
-            break  # what follows a "Translate this:" belongs to it, to the end of the message
-        if _QUOTED not in sentence and len(sentence) <= LONGEST_SENTENCE:
+        if label is not None and _introduces_quotation(label[1]):
+            break  # all that follows "Translate this:" belongs to it
+        if _QUOTED not in sentence and 2 < len(sentence) <= _LONGEST_OWN_SENTENCE:
             own.append(sentence)
     return own
 
 
-def _introduces_others_words(label: str) -> bool:
+def _introduces_quotation(label: str) -> bool:
     if _OWN_LABEL.match(label.strip()):
         return False
     return _QUOTING.search(label) is not None or _SPEAKER_LABEL.match(label) is not None
 
 
 def _prose(text: str) -> str:
-    """The text without code, logs and quoted lines, and with a mark where a quotation was."""
+    """Return the text without code, logs and quoted lines, and with a mark for each quotation."""
     kept: list[str] = []
     fenced = False
     for line in text.split("\n"):
@@ -102,7 +144,7 @@ def _prose(text: str) -> str:
         elif not fenced:
             bullet = _BULLET.match(line)
             item = line[bullet.end() :] if bullet else line
-            if _PASTED.match(item if bullet else line):
+            if _PASTED.match(item):
                 kept.append("")
             elif kept and kept[-1] and not bullet and _continues(kept[-1], item):
                 kept[-1] = f"{kept[-1]} {item.strip()}"
@@ -112,9 +154,9 @@ def _prose(text: str) -> str:
 
 
 def _continues(line: str, following: str) -> bool:
-    """Whether a line was only broken to fit a width."""
+    """Return whether a line was only broken to fit a width."""
     return (
-        len(line) < LONGEST_SENTENCE
+        len(line) < _LONGEST_OWN_SENTENCE
         and line[-1:] not in ".!?:;"
         and following.lstrip()[:1].islower()
         and len(line) > 40
@@ -126,22 +168,124 @@ def _inline_code(found: re.Match[str]) -> str:
 
 
 def _quotation(found: re.Match[str]) -> str:
-    """A title stays, a saying does not."""
+    """Keep a quoted title, and replace a quoted statement."""
     said = found[1] or found[2]
     return _QUOTED if len(said.split()) > 5 or _FIRST_PERSON.search(said) else found[0]
 
 
-def _split(prose: str) -> Iterator[str]:
-    for line in prose.split("\n"):
-        start = 0
-        for end in _END.finditer(line):
-            if not _ABBREVIATION.search(line, max(start, end.start() - 8), end.start()):
-                yield from _tidied(line[start : end.start()])
-                start = end.end()
-        yield from _tidied(line[start:])
+# What sentences tell
+
+ELLIPSIS = "…"
+_LONG_MESSAGE = 5_000
+"""Characters beyond which a message is taken to tell something, without reading it."""
+_LONGEST_NARROWED = 1_000
+"""Characters up to which a sentence is split into clauses to find a fact in it."""
+_PARTICULAR = 2.0
+"""Weight of a name or a number in finding the sentence that tells a fact; other words weigh 1."""
+_WORD = lazy(r"\w+")
+_DIGIT = lazy(r"\d")
+_WISH = lazy(
+    r"\W*(?:(?:please|now|then|and|ok|okay|so|hey|hi|hello)\W+)*"
+    r"(?:(?:tell|show|give|remind|ask|send)\s+(?:me|us)|let\s+(?:me|us)\s+know|explain|describe|list|repeat)\b",
+    re.IGNORECASE,
+)
 
 
-def _tidied(sentence: str) -> Iterator[str]:
-    words = " ".join(sentence.split())
-    if len(words) > 2:
-        yield words
+def could_answer(text: str, asked: str = "") -> bool:
+    """Return whether a message could answer any question, or this one.
+
+    Greetings, thanks and assent cannot. A question or a request for information can only by the names and numbers in it,
+    and not if `asked` has other ones.
+
+    >>> could_answer("What is my order number?"), could_answer("Has my order 4471 arrived?", "What is my order number?")
+    (False, True)
+    >>> could_answer("Has my order 4471 arrived?", "Has my order 4472 arrived?")
+    False
+    """
+    if len(text) > _LONG_MESSAGE:
+        return True
+    tells_something, particulars = _read(text)
+    wanted = _particulars(asked) if particulars else None
+    return tells_something or bool(particulars and (not wanted or wanted & particulars))
+
+
+@lru_cache(maxsize=2048)
+def _read(text: str) -> tuple[bool, frozenset[str]]:
+    """Return whether a text tells anything, and the names and numbers in what it asks."""
+    said = [text[start:end] for start, end in sentences(text)]
+    asking = [sentence for sentence in said if _asks(sentence)]
+    tells_something = len(asking) < len(said) and any(tells(sentence) for sentence in said if sentence not in asking)
+    return tells_something, _particulars(" ".join(asking))
+
+
+def _asks(sentence: str) -> bool:
+    return sentence.endswith(("?", "？")) or _WISH.match(sentence) is not None
+
+
+@lru_cache(maxsize=2048)
+def _particulars(text: str) -> frozenset[str]:
+    numbers = (word for word in _WORD.findall(text) if _DIGIT.search(word))
+    return frozenset(word.casefold() for word in (*numbers, *names_within(text)))
+
+
+def locate(facts: Sequence[str], text: str) -> list[Span]:
+    """Return where a message tells each fact: the clauses of one sentence that hold its words, or all of it if none does.
+
+    >>> text = "Hi, I'm Ann. My order #4471 hasn't arrived."
+    >>> [text[start:end] for start, end in locate(["The user's name is Ann."], text)]
+    ["I'm Ann."]
+    """
+    held = {(start, end): set(terms(text[start : min(end, _LONGEST_SPLIT)])) for start, end in sentences(text)}
+    return [_place_of(fact, held, text) for fact in facts]
+
+
+def _place_of(fact: str, held: Mapping[Span, set[str]], text: str) -> Span:
+    weights = dict.fromkeys(terms(fact), 1.0)
+    weights |= {term: _PARTICULAR for word in _particulars(fact) for term in terms(word)}
+    found = {sentence: weights.keys() & words for sentence, words in held.items()}
+    best = max(found, key=lambda sentence: sum(weights[term] for term in found[sentence]), default=(0, len(text)))
+    return _narrowed(best, found[best], text) if found.get(best) else (0, len(text))
+
+
+def _narrowed(sentence: Span, found: set[str], text: str) -> Span:
+    """Return the shortest run of clauses of a sentence that holds all these terms."""
+    if sentence[1] - sentence[0] > _LONGEST_NARROWED:
+        return sentence
+    parts = list(_split(text, sentence, _CLAUSE_END))
+    held = [found & set(terms(text[start:end])) for start, end in parts]
+    runs = [
+        (last - first, parts[first][0], parts[last][1])
+        for first in range(len(parts))
+        for last in range(first, len(parts))
+        if found.issubset(set().union(*held[first : last + 1]))
+    ]
+    _, start, end = min(runs, default=(0, *sentence))
+    return start, end
+
+
+def without(text: str, gone: Iterable[Span]) -> str:
+    """Return a text without some parts, with an ellipsis for each; empty if the rest tells nothing.
+
+    >>> without("I prefer tea, but my flight is LH440.", [(0, 13)])
+    '… but my flight is LH440.'
+    """
+    kept: list[str] = []
+    position = 0
+    for start, end in sorted({*gone, (len(text), len(text))}):
+        piece = text[position:start].strip()
+        if tells(piece):
+            kept += [*([ELLIPSIS] if position else []), piece]
+        position = max(position, end)
+    if kept and position and not text.rstrip().endswith(kept[-1]):
+        kept.append(ELLIPSIS)
+    return " ".join(kept)
+
+
+def is_covered(text: str, facts: Sequence[str]) -> bool:
+    """Return whether facts repeat everything that a message tells, down to numbers, names, paths and dates."""
+    if len(text) > _LONG_MESSAGE:
+        return False
+    told = set[str]().union(*(content_words(fact) for fact in facts))
+    said = [sentence for sentence in sentences(text) if could_answer(text[slice(*sentence)])]
+    parts = [text[start:end] for sentence in said for start, end in _split(text, sentence, _CLAUSE_END)]
+    return all(content_words(part) <= told for part in parts if tells(part))

@@ -83,8 +83,8 @@ def each_term(text: str) -> Iterator[str]:
     for word in _normal(text):
         if word.isascii():
             if word not in STOP_WORDS:
-                if word not in stems and len(word) <= _LONGEST_STEMMED and len(stems) < _MOST_STEMMED:
-                    stems[word] = _stem(word)
+                if word not in stems and len(stems) < _MOST_STEMMED:
+                    stems[word] = stem(word)
                 yield stems.get(word, word)
         elif CJK.search(word):
             yield from _pairs(word)
@@ -155,6 +155,14 @@ def _pairs(word: str) -> list[str]:
     if position < len(word):
         parts.append(word[position:])
     return parts
+
+
+def stem(word: str) -> str:
+    """Return an English word, in lower case, without its ending: "smoke" for "smoking".
+
+    Words with other letters and very long ones are returned as they are.
+    """
+    return _stem(word) if word.isascii() and len(word) <= _LONGEST_STEMMED else word
 
 
 @lru_cache(maxsize=65_536)

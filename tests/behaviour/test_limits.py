@@ -26,8 +26,7 @@ from autogen_persistent_memory import (
     import_memories,
     memory_tools,
 )
-from autogen_persistent_memory.core.records import Fact
-from autogen_persistent_memory.extraction.extractor import Extractor, Message
+from autogen_persistent_memory.extraction.extractor import Extractor, Fact, Message
 
 MEGABYTE = 1 << 20
 MANY_TAGS = [f"tag {number}" for number in range(6000)]

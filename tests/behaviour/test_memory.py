@@ -721,7 +721,7 @@ async def test_a_kind_that_was_stored_before_kinds_were_folded_is_found(stored: 
     async with ProfileMemory("ann", store=TemporaryStore(), embedding=words()) as profile:
         as_then = replace(draft("Uses PostgreSQL"), kind=stored)
         await profile._engine.remember("profile", [as_then])
-        profile._engine.rest()  # so that it is read from the store
+        profile._engine.evict()  # so that it is read from the store
         assert [record.kind for record in await profile.records(kinds=["Decision"])] == ["decision"]
         assert [hit.record.kind for hit in await profile.recall("PostgreSQL", kinds=["decision"])] == ["decision"]
         assert await profile.forget(kinds=["decision"]) == 1

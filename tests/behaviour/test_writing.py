@@ -23,8 +23,7 @@ from autogen_persistent_memory import (
     TemporaryStore,
 )
 from autogen_persistent_memory.core.component_configs import RuleExtractorConfig
-from autogen_persistent_memory.core.records import Fact
-from autogen_persistent_memory.extraction.extractor import Extractor, Message
+from autogen_persistent_memory.extraction.extractor import Extractor, Fact, Message
 
 
 async def tell(memory: PersistentMemory, *sentences: str) -> None:

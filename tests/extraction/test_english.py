@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from toys import NOW
 
 from autogen_persistent_memory import RuleExtractor
-from autogen_persistent_memory.core.records import Fact
 from autogen_persistent_memory.extraction.english import extract_facts
-from autogen_persistent_memory.extraction.extractor import Message
+from autogen_persistent_memory.extraction.extractor import Fact, Message
 
 TABLE: list[dict[str, Any]] = [
     json.loads(line)

@@ -25,9 +25,8 @@ from autogen_persistent_memory.core.component_configs import (
     NoExtractorConfig,
     RuleExtractorConfig,
 )
-from autogen_persistent_memory.core.records import Fact
 from autogen_persistent_memory.extraction import model_extraction as extraction
-from autogen_persistent_memory.extraction.extractor import Message, RuleExtractor
+from autogen_persistent_memory.extraction.extractor import Fact, Message, RuleExtractor
 from autogen_persistent_memory.extraction.model_extraction import ModelExtractor, extractor_from_config
 from autogen_persistent_memory.extraction.prompt import EXAMPLE_WORDS, INSTRUCTIONS, question
 

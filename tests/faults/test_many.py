@@ -107,7 +107,7 @@ async def test_a_memory_that_still_has_something_to_write_is_not_let_go(tmp_path
     async with open_memory(tmp_path / "store") as memory:
         await memory.remember("Likes tea")
         await memory.recall("tea", reinforce=True)
-        assert not memory._engine.rest()
+        assert not memory._engine.evict()
         await memory.flush()
-        assert memory._engine.rest()
+        assert memory._engine.evict()
         assert (await memory.recall("tea")).hits[0].record.uses == 1

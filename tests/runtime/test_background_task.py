@@ -1,11 +1,12 @@
-"""Work in the background: once at a time, for each event loop, and never with a lost exception."""
+"""Work in the background runs once at a time for each event loop, can be prefetched, and can be debounced."""
 
 import asyncio
 import gc
+from contextlib import aclosing
 
 import pytest
 
-from autogen_persistent_memory.runtime.background_task import BackgroundTask
+from autogen_persistent_memory.runtime.background_task import BackgroundTask, Debounce, one_ahead
 
 
 class Work:
@@ -21,7 +22,7 @@ class Work:
         return "done"
 
 
-async def test_work_that_is_under_way_is_not_started_again() -> None:
+async def test_work_that_is_running_is_not_started_again() -> None:
     work = Work()
     background = BackgroundTask(work)
     assert background.start() is background.start()
@@ -35,7 +36,7 @@ async def test_work_that_is_under_way_is_not_started_again() -> None:
     assert work.started == 2
 
 
-async def test_waiting_ends_without_ending_the_work() -> None:
+async def test_waiting_has_a_timeout_that_does_not_cancel_the_work() -> None:
     work = Work()
     background = BackgroundTask(work)
     assert await background.wait(0)  # nothing was started
@@ -46,7 +47,7 @@ async def test_waiting_ends_without_ending_the_work() -> None:
     assert await background.wait(10)
 
 
-async def test_stopped_work_has_ended() -> None:
+async def test_stop_waits_until_the_work_has_ended() -> None:
     background = BackgroundTask(Work())
     task = background.start()
     await background.stop()
@@ -55,7 +56,7 @@ async def test_stopped_work_has_ended() -> None:
     await background.stop()
 
 
-def test_another_event_loop_starts_its_own() -> None:
+def test_each_event_loop_starts_its_own_task() -> None:
     started: list[asyncio.AbstractEventLoop] = []
 
     async def work() -> None:
@@ -65,7 +66,7 @@ def test_another_event_loop_starts_its_own() -> None:
     background = BackgroundTask(work)
 
     async def use() -> None:
-        assert await background.wait()  # the task of a loop that is gone is nobody's
+        assert await background.wait()  # the task of a loop that ended does not count
         await background.start()
 
     for _ in range(2):
@@ -75,7 +76,7 @@ def test_another_event_loop_starts_its_own() -> None:
 
 async def test_an_exception_that_nobody_awaits_is_not_reported_by_asyncio(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
-        raise ValueError("somebody else's business")
+        raise ValueError("nobody awaits this")
 
     background = BackgroundTask(work)
     background.start()
@@ -83,3 +84,106 @@ async def test_an_exception_that_nobody_awaits_is_not_reported_by_asyncio(caplog
     del background
     gc.collect()
     assert caplog.records == []
+
+
+async def test_the_next_batch_is_prepared_while_the_caller_uses_one() -> None:
+    begun: list[int] = []
+    second_begun = asyncio.Event()
+
+    async def prepare(batch: int) -> int:
+        begun.append(batch)
+        if batch == 2:
+            second_begun.set()
+        return 10 * batch
+
+    async with aclosing(one_ahead(prepare, [1, 2, 3])) as ready:
+        assert await anext(ready) == 10
+        await asyncio.wait_for(second_begun.wait(), 5)
+        assert begun == [1, 2]
+        assert [result async for result in ready] == [20, 30]
+
+
+async def test_preparation_is_cancelled_when_the_generator_is_closed() -> None:
+    cancelled = asyncio.Event()
+
+    async def prepare(batch: int) -> int:
+        try:
+            return batch if batch == 1 else await asyncio.Future()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with aclosing(one_ahead(prepare, [1, 2])) as ready:
+        assert await anext(ready) == 1
+        await asyncio.sleep(0)
+    await asyncio.wait_for(cancelled.wait(), 5)
+
+
+@pytest.fixture
+def _short_debounce(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autogen_persistent_memory.runtime.background_task._QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("autogen_persistent_memory.runtime.background_task._LONGEST_SECONDS", 0.4)
+
+
+@pytest.mark.usefixtures("_short_debounce")
+async def test_debounced_work_runs_once_when_requests_stop() -> None:
+    done = asyncio.Queue[float]()
+    loop = asyncio.get_running_loop()
+    debounce = Debounce(lambda: done.put_nowait(loop.time()))
+    started = loop.time()
+    for _ in range(3):
+        debounce.ask()
+        await asyncio.sleep(0.05)
+    assert debounce.is_awaited
+    assert await asyncio.wait_for(done.get(), 5) - started >= 0.2
+    assert not debounce.is_awaited
+    debounce.ask()
+    await asyncio.wait_for(done.get(), 5)
+    assert done.empty()
+
+
+@pytest.mark.usefixtures("_short_debounce")
+async def test_cancelled_work_runs_only_if_it_is_requested_again() -> None:
+    done = asyncio.Queue[None]()
+    debounce = Debounce(lambda: done.put_nowait(None))
+    debounce.ask()
+    debounce.call_off()
+    await asyncio.sleep(0.2)
+    assert done.empty()
+    debounce.ask()
+    debounce.call_off()
+    debounce.ask()
+    await asyncio.wait_for(done.get(), 5)
+    await asyncio.sleep(0.2)
+    assert done.empty()
+
+
+@pytest.mark.usefixtures("_short_debounce")
+async def test_debounced_work_runs_in_the_end_if_requests_never_stop() -> None:
+    done = asyncio.Queue[None]()
+    debounce = Debounce(lambda: done.put_nowait(None))
+    for _ in range(500):
+        debounce.ask()
+        if not done.empty():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("It was delayed for ever.")
+
+
+@pytest.mark.usefixtures("_short_debounce")
+def test_debounced_work_that_an_ended_loop_did_not_run_is_run_by_the_next() -> None:
+    done = list[asyncio.Event]()
+    debounce = Debounce(lambda: done.pop().set())
+
+    async def ask() -> None:
+        debounce.ask()
+
+    async def ask_and_wait() -> None:
+        event = asyncio.Event()
+        done.append(event)
+        debounce.ask()
+        await asyncio.wait_for(event.wait(), 5)
+
+    asyncio.run(ask())
+    asyncio.run(ask_and_wait())
+    assert done == []

@@ -1,4 +1,4 @@
-"""Letting go of what is not used."""
+"""The least recently used objects are evicted."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ import gc
 from autogen_persistent_memory.runtime.lru import LeastRecentlyUsed
 
 
-class Sleeper:
+class Cached:
     def __init__(self) -> None:
-        self.rests = 0
+        self.evictions = 0
 
-    def rest(self) -> bool:
-        self.rests += 1
+    def evict(self) -> bool:
+        self.evictions += 1
         return True
 
 
-def test_the_least_recently_used_rest_first() -> None:
-    awake = LeastRecentlyUsed(2)
-    first, second, third = Sleeper(), Sleeper(), Sleeper()
+def test_the_least_recently_used_are_evicted_first() -> None:
+    lru = LeastRecentlyUsed(2)
+    first, second, third = Cached(), Cached(), Cached()
     for one in (first, second, first, third):
-        awake.used(one)
-    assert (first.rests, second.rests, third.rests) == (0, 1, 0)
-    awake.used(second)
-    assert (first.rests, third.rests) == (1, 0)
+        lru.touch(one)
+    assert (first.evictions, second.evictions, third.evictions) == (0, 1, 0)
+    lru.touch(second)
+    assert (first.evictions, third.evictions) == (1, 0)
 
 
-def test_those_that_are_no_more_take_no_place() -> None:
-    awake = LeastRecentlyUsed(2)
-    kept = Sleeper()
-    awake.used(kept)
+def test_deleted_objects_do_not_count() -> None:
+    lru = LeastRecentlyUsed(2)
+    kept = Cached()
+    lru.touch(kept)
     for _ in range(100):
-        awake.used(Sleeper())
+        lru.touch(Cached())
         gc.collect(0)  # the newest objects; to look at those of all tests before takes long
-    assert kept.rests == 0
+    assert kept.evictions == 0
 
 
 def test_garbage_may_be_collected_at_any_moment() -> None:
-    awake = LeastRecentlyUsed(10)
+    lru = LeastRecentlyUsed(10)
 
-    class Cycle(Sleeper):
+    class Cycle(Cached):
         def __init__(self) -> None:
             super().__init__()
             self.me = self
@@ -48,6 +48,6 @@ def test_garbage_may_be_collected_at_any_moment() -> None:
     gc.set_threshold(1)
     try:
         for _ in range(3000):
-            awake.used(Cycle())
+            lru.touch(Cycle())
     finally:
         gc.set_threshold(*threshold)

@@ -3,15 +3,13 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import aclosing
 
 import pytest
 
-from autogen_persistent_memory.runtime.background_task import one_ahead
 from autogen_persistent_memory.runtime.threads import DaemonPool, run_without_loop
 
 
-def test_a_pool_runs_what_it_is_given_and_passes_on_errors() -> None:
+def test_a_pool_runs_calls_and_passes_on_errors() -> None:
     pool = DaemonPool(2, "test")
     assert pool.submit(pow, 2, 5).result(5) == 32
     with pytest.raises(ZeroDivisionError):
@@ -27,7 +25,7 @@ def test_a_pool_never_has_more_threads_than_its_size() -> None:
     assert all(future.result(5) for future in futures)
 
 
-def test_what_was_cancelled_before_it_began_never_runs() -> None:
+def test_a_call_cancelled_before_it_started_never_runs() -> None:
     pool = DaemonPool(1, "test")
     release, ran = threading.Event(), threading.Event()
     blocker = pool.submit(release.wait, 10)
@@ -42,9 +40,7 @@ def test_what_was_cancelled_before_it_began_never_runs() -> None:
 @pytest.mark.parametrize(
     ("sleeping", "finishes", "printed"), [(0.5, True, "finished\n"), (60, True, ""), (60, False, "")]
 )
-def test_a_write_under_way_at_exit_gets_a_moment_and_other_calls_none(
-    sleeping: float, finishes: bool, printed: str
-) -> None:
+def test_exit_waits_a_moment_for_writes_and_not_for_other_calls(sleeping: float, finishes: bool, printed: str) -> None:
     code = (
         "import time; from autogen_persistent_memory.runtime.threads import DaemonPool\n"
         f"pool = DaemonPool(1, 'x', finishes={finishes})\n"
@@ -61,43 +57,10 @@ def test_a_call_that_raises_stop_iteration_fails_and_does_not_hang() -> None:
         DaemonPool(1, "test").submit(next, iter([])).result(5)
 
 
-def test_a_coroutine_that_waits_for_nothing_needs_no_loop() -> None:
+def test_a_coroutine_that_waits_for_nothing_runs_without_an_event_loop() -> None:
     async def answer() -> int:
         return 42
 
     assert run_without_loop(answer()) == 42
     with pytest.raises(RuntimeError, match="event loop"):
         run_without_loop(asyncio.sleep(0.01))
-
-
-async def test_the_next_batch_is_prepared_while_one_is_used() -> None:
-    begun: list[int] = []
-    second_begun = asyncio.Event()
-
-    async def prepare(batch: int) -> int:
-        begun.append(batch)
-        if batch == 2:
-            second_begun.set()
-        return 10 * batch
-
-    async with aclosing(one_ahead(prepare, [1, 2, 3])) as ready:
-        assert await anext(ready) == 10
-        await asyncio.wait_for(second_begun.wait(), 5)
-        assert begun == [1, 2]
-        assert [result async for result in ready] == [20, 30]
-
-
-async def test_what_is_prepared_ahead_is_given_up_when_nobody_wants_it() -> None:
-    given_up = asyncio.Event()
-
-    async def prepare(batch: int) -> int:
-        try:
-            return batch if batch == 1 else await asyncio.Future()
-        except asyncio.CancelledError:
-            given_up.set()
-            raise
-
-    async with aclosing(one_ahead(prepare, [1, 2])) as ready:
-        assert await anext(ready) == 1
-        await asyncio.sleep(0)
-    await asyncio.wait_for(given_up.wait(), 5)

@@ -25,6 +25,7 @@ from autogen_persistent_memory import (
     PersistentMemoryError,
     TemporaryStore,
 )
+from autogen_persistent_memory.text.embeddings import Embedding, Vectors
 from autogen_persistent_memory.text.minilm import _BATCH_TOKENS, _batches, load_minilm
 
 
@@ -154,6 +155,35 @@ async def test_the_query_cache_is_bounded() -> None:
 async def test_a_callable_may_be_sync_or_async_and_return_lists_or_arrays(fn: object) -> None:
     embedding = CallableEmbedding(fn, id="mine")  # type: ignore[arg-type]
     assert np.allclose(np.array(await embedding.embed(["a", "b"])), word_vectors(["a", "b"]), atol=1e-6)
+
+
+class Lengths(Embedding):
+    id = "lengths"
+
+    def _compute(self, texts: list[str]) -> Vectors:
+        if "fail" in texts:
+            raise OSError("no such device")
+        return [[1.0, float(len(text))] for text in texts if text != "left out"]
+
+
+class LengthsAsync(Embedding):
+    id = "lengths"
+
+    async def _compute(self, texts: list[str]) -> Vectors:
+        return Lengths()._compute(texts)
+
+
+@pytest.mark.parametrize("embedding", [Lengths(), LengthsAsync()], ids=["sync", "async"])
+async def test_an_embedding_needs_only_an_id_and_a_way_to_compute(embedding: Embedding) -> None:
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=embedding)
+    await memory.remember("Likes tea")
+    assert [hit.content for hit in await memory.recall("tea")] == ["Likes tea"]
+    with pytest.raises(PersistentMemoryError, match=r"'lengths' failed: .*no such device"):
+        await embedding.embed(["fail"])
+    with pytest.raises(PersistentMemoryError, match=r"shape \(1, 2\) for 2 texts"):
+        await embedding.embed(["kept", "left out"])
+    with pytest.raises(ValueError, match=r"'lengths' cannot be dumped.*register_embedding"):
+        memory.dump_component()
 
 
 BAD_ANSWERS = [

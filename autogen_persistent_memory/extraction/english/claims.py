@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ...core.lazy_regex import lazy
-from ...text.sentences import sentences
+from ...text.sentences import own_sentences
 from .person import is_adverb, spelled_out
 
 _I = re.IGNORECASE
@@ -145,7 +145,7 @@ class Clause:
 def claims(text: str) -> list[Claim]:
     """The sentences of a message that claim something."""
     claimed: list[Claim] = []
-    for sentence in sentences(text):
+    for sentence in own_sentences(text):
         said = spelled_out(sentence)
         if _PLAY.search(said) or said.startswith(("Dear ", "To whom")):
             break

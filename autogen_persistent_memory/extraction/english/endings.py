@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ...core.lazy_regex import lazy
-from ...core.records import NOT_NAMING, Ending
+from ..extractor import NOT_NAMING, Ending
 from .about_user import from_predicate
 from .claims import without_adverbs
 from .person import first_form, plain_form

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ...core.lazy_regex import lazy
-from ...core.records import Ending, Fact
 from ..english import about_project as project
 from ..english import about_user as person
+from ..extractor import Ending, Fact
 from .about_life import kind_of_plan
 from .claims import Claim, Clause, claims, clauses, without_adverbs
 from .endings import ending
