@@ -275,23 +275,25 @@ class RememberingMemory(EngineMemory):
         names_messages = id is not None or session is not None or "interaction" in (selection.kinds or ())
         is_thorough, is_trial = check_flag(everywhere, "everywhere"), check_flag(dry_run, "dry_run")
         named = self._tables if names_messages else ("profile",)
-        found = Traces()
+        engine, tables, only = self._engine, TABLES if is_thorough else named, optional_text(id, "id")
 
-        async def erase_traces(doomed: list[MemoryRecord]) -> None:
-            nonlocal found
-            what = await in_thread(partial(Doomed, doomed, selection if id is None else None))
-            found = await trace(self._engine.values, what, erase=not is_trial)
+        async def found_in_traces() -> Traces:
+            if not is_thorough:
+                return Traces()
+            records = await engine.to_forget(selection, tables, id=only, history=True)
+            what = await in_thread(partial(Doomed, records, selection if id is None else None))
+            return await trace(engine.values, what, erase=not is_trial)
 
-        count, messages = await self._engine.forget(
-            selection,
-            TABLES if is_thorough else named,
-            id=optional_text(id, "id"),
-            history=is_thorough,
-            dry_run=is_trial,
-            beforehand=erase_traces if is_thorough else None,
-        )
+        if is_trial:
+            await self._delivery.finish()
+            found = await found_in_traces()
+            records = await engine.to_forget(selection, tables, id=only, history=is_thorough)
+            return Forgotten(len(records), sum(record.kind == "interaction" for record in records), found)
+        async with self._forgetting():
+            found = await found_in_traces()
+            count, messages = await engine.forget(selection, tables, id=only, history=is_thorough)
         forgotten = Forgotten(count, messages, found)
-        if is_thorough and not is_trial:
+        if is_thorough:
             self._log_forgotten(forgotten)
         return forgotten
 

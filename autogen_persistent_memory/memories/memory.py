@@ -53,6 +53,7 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
 
     component_config_schema = PersistentMemoryConfig
     component_provider_override = "autogen_persistent_memory.PersistentMemory"
+    _recorder: Recorder
 
     def __init__(
         self,
@@ -65,17 +66,16 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         extractor: Extractor | Literal["rules"] | None = "rules",
         capture: bool = True,
     ) -> None:
-        engine = make_engine(namespace, store, embedding, policy)
+        engine = make_engine(namespace, store, embedding, policy, self._deliver_in_background)
         if extractor is not None and extractor != "rules" and not isinstance(extractor, Extractor):
             raise ValueError(f"extractor must be an extractor such as RuleExtractor(), or None, not {extractor!r}.")
         self._given_session = None if session is None else check_session(session)
         self._extractor = RuleExtractor() if extractor == "rules" else extractor
         name = self._given_session or new_session_name(engine.clock())
-        self._recorder = Recorder(engine, name, self._extractor)
-        captured_by = self._recorder if check_flag(capture, "capture") else None
-        self._profile = ProfileMemory.on_engine(engine)
-        self._session = SessionMemory.on_engine(engine, name, captured_by)
-        super().__init__(engine, ["profile", "session"], captured_by=captured_by)
+        recorder, captures = Recorder(engine, name, self._extractor), check_flag(capture, "capture")
+        super().__init__(engine, ["profile", "session"], recorder.delivery, recorder=recorder, captures=captures)
+        self._profile = ProfileMemory.part_of(self)
+        self._session = SessionMemory.part_of(self, name, captures=captures)
 
     @property
     def _scope(self) -> str:
@@ -129,12 +129,6 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         said = await in_thread(lambda: transcript(messages_or_text, speaker))
         return await self._recorder.tell(said, people_in(messages_or_text))
 
-    async def close(self) -> None:
-        """Flush and let go of the store. The memory opens itself again when it is used again."""
-        if self._captured_by is None:
-            await self._recorder.leave()
-        await super().close()
-
     async def sessions(self) -> list[SessionInfo]:
         """All conversations of the namespace, the one that was added to last first."""
         return await self._engine.sessions()
@@ -144,13 +138,15 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
 
         What was learned from it stays; `forget(session=name)` deletes that, too.
         """
-        return await self._engine.clear_session(check_session(name))
+        session = check_session(name)
+        async with self._forgetting():
+            return await self._engine.clear_session(session)
 
     async def clear(self) -> None:
         """Delete the whole namespace for good: profile, history, values, and all sessions."""
-        if self._captured_by is not None:
-            await self._captured_by.catch_up()
-            self._captured_by.drop()
+        await self._catch_up()
+        self._recorder.drop()
+        await self._delivery.finish()
         await self._engine.clear()
 
     def _to_config(self) -> PersistentMemoryConfig:

@@ -8,12 +8,11 @@ from typing_extensions import Self
 from ..conversation.delivery import Delivery
 from ..core.component_configs import ProfileMemoryConfig
 from ..core.policy import RecallPolicy
-from ..retrieval.engine import Engine
 from ..storage.protocol import MemoryStore
 from ..storage.stores import store_from_config
 from ..text.embeddings import Embedding, embedding_from_config
 from .explicit import RememberingMemory
-from .protocol import make_engine
+from .protocol import EngineMemory, make_engine
 
 
 class ProfileMemory(RememberingMemory, Component[ProfileMemoryConfig]):
@@ -45,19 +44,19 @@ class ProfileMemory(RememberingMemory, Component[ProfileMemoryConfig]):
         embedding: Embedding | None = None,
         policy: RecallPolicy | None = None,
     ) -> None:
-        engine = make_engine(namespace, store, embedding, policy)
-        engine.chores.append(Delivery(engine))  # of what agents with other memories of the namespace heard
-        super().__init__(engine, ["profile"])
+        engine = make_engine(namespace, store, embedding, policy, self._deliver_in_background)
+        super().__init__(engine, ["profile"], Delivery(engine))  # of what agents with other memories heard
 
     @classmethod
-    def on_engine(cls, engine: Engine) -> Self:
-        """A profile that shares an engine with others."""
+    def part_of(cls, memory: EngineMemory) -> Self:
+        """Return the profile of a memory, on the same engine."""
         profile = cls.__new__(cls)
-        RememberingMemory.__init__(profile, engine, ["profile"])
+        EngineMemory.__init__(profile, memory._engine, ["profile"], memory._delivery, recorder=memory._recorder)
         return profile
 
     async def clear(self) -> None:
         """Delete the profile for good: its memories, their history, and its values."""
+        await self._delivery.finish()
         await self._engine.clear_profile()
 
     def _to_config(self) -> ProfileMemoryConfig:

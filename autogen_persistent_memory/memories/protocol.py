@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 import logging
 import math
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from autogen_core.model_context import ChatCompletionContext
 from typing_extensions import Self
 
 from ..conversation.block import break_words, paste
+from ..conversation.delivery import Delivery
 from ..conversation.recorder import Recorder
 from ..conversation.session_recap import Recap
 from ..conversation.turn import Turn
@@ -29,13 +31,11 @@ from ..core.checks import (
     encode_json,
     require_text,
 )
-from ..core.errors import PersistentMemoryError
 from ..core.policy import RecallPolicy
 from ..core.records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, draft, select, utc_now
 from ..retrieval.engine import Engine
-from ..runtime.deadlines import CLOSING_SECONDS, within
+from ..runtime.deadlines import CLOSING_SECONDS
 from ..runtime.threads import in_thread_if_long
-from ..storage.availability import automatic
 from ..storage.protocol import MemoryStore, TableName
 from ..storage.stores import EmbeddedStore
 from ..text.embeddings import Embedding, MiniLMEmbedding
@@ -45,13 +45,19 @@ logger = logging.getLogger("autogen_persistent_memory")
 T = TypeVar("T")
 _SPARE = 10
 """How many more hits are looked at than a recall returns, for those that tell the same."""
+_ANYTHING: Any = object()
+"""The query of `recall()` that means nothing in particular: it finds the newest and most used memories."""
 _QUERY_KEYWORDS = ("limit", "kinds", "tags", "session", "min_score", "max_tokens", "at", "reinforce")
 
 
 def make_engine(
-    namespace: str, store: MemoryStore | None, embedding: Embedding | None, policy: RecallPolicy | None
+    namespace: str,
+    store: MemoryStore | None,
+    embedding: Embedding | None,
+    policy: RecallPolicy | None,
+    housekeeping: Callable[[], Awaitable[None]],
 ) -> Engine:
-    """The engine of a memory, with the defaults filled in. Does no I/O."""
+    """Return the engine of a memory, with the defaults filled in. Does no I/O."""
     if policy is not None and not isinstance(policy, RecallPolicy):
         raise ValueError(f"policy must be a RecallPolicy, not {type(policy).__name__}.")
     if store is not None and not (hasattr(store, "connect") and hasattr(store, "config")):
@@ -64,30 +70,47 @@ def make_engine(
         embedding or MiniLMEmbedding(),
         policy or RecallPolicy(),
         clock=utc_now,
+        housekeeping=housekeeping,
     )
 
 
 class EngineMemory(Memory):
-    """A memory that recalls from some tables of an engine, stores on the first of them, and may capture what is said."""
+    """A memory that recalls from some tables of an engine, stores on the first of them, and may capture what is said.
+
+    Args:
+        engine: The engine, which several memories may share.
+        tables: The tables it recalls from.
+        delivery: What delivers messages that were queued for the store.
+        recorder: What captures the conversation; it stores what it heard before anything is forgotten or closed.
+        captures: Whether the agents that have this memory are recorded.
+        session: The only session it recalls from.
+        recap: What tells agents how the session went before they joined.
+    """
 
     def __init__(
         self,
         engine: Engine,
         tables: Sequence[TableName],
+        delivery: Delivery,
         *,
+        recorder: Recorder | None = None,
+        captures: bool = False,
         session: str | None = None,
-        captured_by: Recorder | None = None,
         recap: Recap | None = None,
     ) -> None:
         self._engine = engine
         self._tables = tuple(tables)
+        self._delivery = delivery
+        self._recorder = recorder
+        self._captured_by = recorder if captures else None
         self._only_session = session
+        self._recap = recap
         store = engine.store.config.model_dump_json()
         identity = "\n".join((type(self).__name__, store, engine.namespace, session or ""))
         block_id = hashlib.sha256(identity.encode()).hexdigest()[:12]
-        self._captured_by = captured_by
-        self._recap = recap
-        self._turn = Turn(engine, self._tables, Selection(session=session), block_id, listener=captured_by, recap=recap)
+        self._turn = Turn(
+            engine, self._tables, Selection(session=session), block_id, listener=self._captured_by, recap=recap
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._scope}, store={self._engine.store!r})"
@@ -133,12 +156,12 @@ class EngineMemory(Memory):
             asyncio.CancelledError: The token was cancelled.
         """
         check_keywords(kwargs, "query()")
-        asked = query.content if isinstance(query, MemoryContent) else query
+        asked: Any = query.content if isinstance(query, MemoryContent) else query
         if isinstance(asked, str) and not asked.strip():
-            work = self._find(None, **kwargs)
-        else:
-            work = self.recall(_stored_form(query)[0] if isinstance(query, MemoryContent) else query, **kwargs)
-        found = await cancellable(work, cancellation_token)
+            asked = _ANYTHING
+        elif isinstance(query, MemoryContent):
+            asked, _ = _stored_form(query)
+        found = await cancellable(self.recall(asked, **kwargs), cancellation_token)
         return MemoryQueryResult(results=[to_content(hit) for hit in found.hits])
 
     async def recall(
@@ -171,38 +194,16 @@ class EngineMemory(Memory):
             ValueError: An argument is no good.
             PersistentMemoryError: The memories could not be searched.
         """
-        return await self._find(
-            require_text(query, "query"),
-            limit=limit,
-            kinds=kinds,
-            tags=tags,
-            session=session,
-            min_score=min_score,
-            max_tokens=max_tokens,
-            at=at,
-            reinforce=reinforce,
-        )
-
-    async def _find(
-        self,
-        query: str | None,
-        *,
-        limit: int | None = None,
-        kinds: Sequence[str] | None = None,
-        tags: Sequence[str] | None = None,
-        session: str | None = None,
-        min_score: float | None = None,
-        max_tokens: int | None = None,
-        at: datetime | None = None,
-        reinforce: bool = False,
-    ) -> Recall:
+        is_blank = query is _ANYTHING
+        if not is_blank:
+            require_text(query, "query")
         counts_as_use = check_flag(reinforce, "reinforce")
         count = self.policy.limit if limit is None else check_count(limit, "limit")
         least = 0.0 if min_score is None else check_share(min_score, "min_score")
         budget = None if max_tokens is None else check_count(max_tokens, "max_tokens")
         selection = self._within_scope(select(kinds=kinds, tags=tags, session=session))
         then = check_time(at, "at")
-        if query is None:
+        if is_blank:
             hits = await self._engine.browse(self._tables, limit=count + _SPARE, selection=selection, at=then)
         else:
             hits = await self._engine.recall(query, self._tables, limit=count + _SPARE, selection=selection, at=then)
@@ -210,7 +211,7 @@ class EngineMemory(Memory):
         block = await in_thread_if_long(_length(found), lambda: paste(found, count, budget, self.policy))
         if counts_as_use:
             self._engine.reinforce(block.hits)
-        return Recall(query=query or "", hits=block.hits, text=block.text)
+        return Recall(query="" if is_blank else query, hits=block.hits, text=block.text)
 
     def _within_scope(self, selection: Selection) -> Selection:
         if self._only_session is not None and selection.session not in (None, self._only_session):
@@ -238,9 +239,8 @@ class EngineMemory(Memory):
         Raises:
             PersistentMemoryError: It cannot be stored now. It is kept, and tried again.
         """
-        if self._captured_by is not None:
-            await self._captured_by.catch_up()
-        await self._engine.flush()
+        await self._catch_up()
+        await self._settle()
         if not await self._read(CLOSING_SECONDS):
             logger.warning(
                 "What was said is stored, but models have not read all of it within %g s; that goes on in the background.",
@@ -249,29 +249,55 @@ class EngineMemory(Memory):
 
     async def close(self) -> None:
         """Flush and let go of the store. The memory opens itself again when it is used again."""
+        engine = self._engine
         try:
-            with automatic():
-                await within(CLOSING_SECONDS, self._take_in())
-        except (PersistentMemoryError, asyncio.TimeoutError) as error:
-            reason = str(error) or "it took too long"
-            self._engine.log_trouble("Not everything that was said could be stored and read before closing: %s", reason)
+            failure = "Not everything that was said could be stored and read before closing: %s"
+            await engine.before_closing(self._catch_up_and_read(), failure)
         finally:
-            if self._captured_by is not None:
-                await self._captured_by.keep()
-                await self._captured_by.leave()
+            if self._recorder is not None:
+                await self._recorder.keep()
+                await self._recorder.leave()
             if self._recap is not None:
                 await self._recap.leave()
-            await self._engine.close()
+            try:
+                failure = "Memory could not do its housekeeping before closing: %s"
+                await engine.before_closing(self._settle(), failure)
+            finally:
+                await self._delivery.leave()
+                await engine.close()
 
-    async def _take_in(self) -> None:
-        if self._captured_by is not None:
-            await self._captured_by.catch_up()
+    async def _catch_up(self) -> None:
+        """Store all that was heard."""
+        if self._recorder is not None:
+            await self._recorder.catch_up()
+
+    async def _catch_up_and_read(self) -> None:
+        await self._catch_up()
         await self._read()
 
+    async def _settle(self) -> None:
+        """Deliver what is queued, write what is pending, and delete what has expired."""
+        if self._engine.is_in_use:
+            await self._delivery.finish()
+            await self._engine.flush()
+
     async def _read(self, seconds: float = math.inf) -> bool:
-        """Let models read what was said, and wait so long for them; whether they have."""
-        readers = [reader for reader in (self._captured_by, self._recap) if reader is not None]
+        """Let models read what was said, and wait this long for them; return whether they have."""
+        readers = [reader for reader in (self._recorder, self._recap) if reader is not None]
         return all([await reader.read(seconds) for reader in readers])
+
+    async def _deliver_in_background(self) -> None:
+        """Do the engine's housekeeping of queued messages."""
+        await self._delivery.begin()
+
+    @asynccontextmanager
+    async def _forgetting(self) -> AsyncIterator[None]:
+        """Store what was heard before something is deleted, so that it cannot come back, and do not learn from it after."""
+        await self._catch_up()
+        await self._delivery.finish()
+        yield
+        if self._recorder is not None:
+            await self._recorder.look_again()
 
     async def open(self) -> None:
         """Open the memory now rather than on first use, so that what is wrong with its setup ends the program at start-up.

@@ -9,6 +9,7 @@ from autogen_core import Component
 from autogen_core.models import ChatCompletionClient
 from typing_extensions import Self
 
+from ..conversation.delivery import Delivery
 from ..conversation.recorder import Recorder
 from ..conversation.session_recap import Recap
 from ..conversation.team_resume import Resumable, Saving, State, restore, state_at_rest, to_text
@@ -59,29 +60,33 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         capture: bool = True,
         summarizer: ChatCompletionClient | None = None,
     ) -> None:
-        engine = make_engine(namespace, store, embedding, policy)
+        engine = make_engine(namespace, store, embedding, policy, self._deliver_in_background)
         recorder = Recorder(engine, check_session(session), extractor=None)
         model = None if summarizer is None else check_client(summarizer, "summarizer")
-        self._start(engine, session, recorder if check_flag(capture, "capture") else None, model)
+        self._start(engine, session, recorder.delivery, recorder, check_flag(capture, "capture"), model)
 
     @classmethod
-    def on_engine(cls, engine: Engine, session: str, captured_by: Recorder | None = None) -> Self:
-        """A session that shares an engine with others."""
-        memory = cls.__new__(cls)
-        memory._start(engine, session, captured_by)
-        return memory
+    def part_of(cls, memory: EngineMemory, session: str, *, captures: bool = False) -> Self:
+        """Return a session of a memory, on the same engine; one that captures has the memory's recorder do it."""
+        part = cls.__new__(cls)
+        part._start(memory._engine, session, memory._delivery, memory._recorder, captures)
+        return part
 
     def _start(
         self,
         engine: Engine,
         session: str,
-        captured_by: Recorder | None,
+        delivery: Delivery,
+        recorder: Recorder | None,
+        captures: bool,
         summarizer: ChatCompletionClient | None = None,
     ) -> None:
         self._session = session
         self._summarizer = summarizer
         recap = Recap(engine, session, summarizer)
-        EngineMemory.__init__(self, engine, ["session"], session=session, captured_by=captured_by, recap=recap)
+        EngineMemory.__init__(
+            self, engine, ["session"], delivery, recorder=recorder, captures=captures, session=session, recap=recap
+        )
 
     @property
     def _scope(self) -> str:
@@ -148,7 +153,8 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
 
     async def clear(self) -> None:
         """Delete this conversation for good: its messages and its saved state. Other sessions stay."""
-        await self._engine.clear_session(self._session)
+        async with self._forgetting():
+            await self._engine.clear_session(self._session)
 
     def _draft(self, content: str, **fields: Any) -> Draft:
         return draft(content, kind="interaction", session=self._session, is_message=True, **fields)

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..core.errors import PersistentMemoryError
 from ..core.policy import RecallPolicy
@@ -49,34 +49,26 @@ class Removed(NamedTuple):
     messages: int
 
 
-class Chore(Protocol):
-    """Something that others want done for the namespace whenever house is kept."""
-
-    async def begin(self) -> None:
-        """See that it is done in the background, as soon as it can be."""
-
-    async def finish(self) -> None:
-        """Do it now."""
-
-    async def leave(self) -> None:
-        """Stop doing it."""
-
-
-class Hearer(Protocol):
-    """Who hears what is said in the namespace, and stores it a moment later."""
-
-    async def catch_up(self) -> None:
-        """Store all that was heard."""
-
-    async def look_again(self) -> None:
-        """Something was forgotten: learn nothing from it any more."""
-
-
 class Engine:
-    """Everything a namespace can do. Opens its store on first use, and again after `close()`."""
+    """Everything a namespace can do. Opens its store on first use, and again after `close()`.
+
+    Args:
+        namespace: Whose memories these are.
+        store: Where they live.
+        embedding: How text becomes vectors.
+        policy: How memories are chosen, ranked and kept.
+        clock: Tells the time.
+        housekeeping: Run in the background together with the engine's own housekeeping, a moment after a turn.
+    """
 
     def __init__(
-        self, namespace: str, store: MemoryStore, embedding: Embedding, policy: RecallPolicy, clock: Clock
+        self,
+        namespace: str,
+        store: MemoryStore,
+        embedding: Embedding,
+        policy: RecallPolicy,
+        clock: Clock,
+        housekeeping: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.namespace = namespace
         self.store = store
@@ -90,8 +82,7 @@ class Engine:
         self._swept_at: datetime | None = None
         self._is_open = False
         self.prepared = False
-        self.chores: list[Chore] = []
-        self.hearers: list[Hearer] = []
+        self._also = housekeeping
 
     # Opening and closing
 
@@ -103,6 +94,11 @@ class Engine:
         namespace_data = self._namespace_data
         _awake.used(self)
         return namespace_data
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether the namespace was used since the engine was made, closed or last at rest."""
+        return self._namespace_data is not None
 
     def rest(self) -> bool:
         """Let go of what is known of the namespace, until it is used again, unless something is still to be written.
@@ -179,36 +175,29 @@ class Engine:
 
     async def flush(self) -> None:
         """Write what is pending, delete what has expired, and wait for all of it."""
-        if self._namespace_data is None:
+        if not self.is_in_use:
             return
         await self._write_usage()
-        await self._finish_chores()
         await self.sweep()
         self._debounce.call_off()
         await self.namespace_data.settle()
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop), return_exceptions=True)
 
-    async def close(self) -> None:
-        """Flush, and let go of the store."""
-        namespace_data = self._namespace_data
+    async def before_closing(self, work: Coroutine[Any, Any, None], failure: str) -> None:
+        """Do a part of the work of closing within `CLOSING_SECONDS`; log with `failure` why it could not be done."""
         try:
             with automatic():
-                await within(CLOSING_SECONDS, self.flush())
+                await within(CLOSING_SECONDS, work)
         except (PersistentMemoryError, asyncio.TimeoutError) as error:
-            reason = str(error) or "it took too long"
-            self.log_trouble("Memory could not do its housekeeping before closing: %s", reason)
-        finally:
-            for chore in self.chores:
-                await chore.leave()
-            if self._namespace_data is namespace_data:
-                self._forget_holdings()
-            if namespace_data is not None:
-                await namespace_data.connection.close()
+            self.log_trouble(failure, str(error) or "it took too long")
 
-    async def _finish_chores(self) -> None:
-        for chore in self.chores:
-            await chore.finish()
+    async def close(self) -> None:
+        """Close the connection to the store. What `flush()` did not write is written when the engine is used again."""
+        namespace_data = self._namespace_data
+        self._forget_holdings()
+        if namespace_data is not None:
+            await namespace_data.connection.close()
 
     def log_trouble(self, message: str, reason: object) -> None:
         """Warn of what went wrong by itself; not each time while the store is known to be out of reach."""
@@ -491,59 +480,38 @@ class Engine:
     # Forgetting
 
     async def forget(
-        self,
-        selection: Selection,
-        tables: Sequence[TableName],
-        *,
-        id: str | None = None,
-        history: bool = False,
-        dry_run: bool = False,
-        beforehand: Callable[[list[MemoryRecord]], Awaitable[None]] | None = None,
+        self, selection: Selection, tables: Sequence[TableName], *, id: str | None = None, history: bool = False
     ) -> Removed:
-        """Delete for good what the selection means, or what of it has this id.
-
-        What is heard and not stored yet is forgotten as well.
-
-        Args:
-            selection: What is meant.
-            tables: Where to look for it.
-            id: Only the memory with this id.
-            history: Also what is no longer current, and the messages that told it.
-            dry_run: Only find it.
-            beforehand: Called with the records before they are deleted. Agents do not wait for it.
-        """
+        """Delete what `to_forget` returns for the same arguments, for good."""
 
         async def forget() -> Removed:
-            doomed = await self._doomed(selection, tables, id, history)
-            messages = sum(record.kind == "interaction" for record in doomed)
-            return Removed(len(doomed) if dry_run else await self._remove(doomed), messages)
+            to_delete = await self.to_forget(selection, tables, id=id, history=history)
+            messages = sum(record.kind == "interaction" for record in to_delete)
+            return Removed(await self._remove(to_delete), messages)
 
-        if not dry_run:
-            for hearer in self.hearers:
-                await hearer.catch_up()
-        await self._finish_chores()  # what is still to come must not come back
-        if beforehand is not None:
-            await beforehand(await self._doomed(selection, tables, id, history))
-        removed = await self._as_a_whole(forget)
-        if not dry_run:
-            for hearer in self.hearers:
-                await hearer.look_again()
-        return removed
+        return await self._as_a_whole(forget)
 
-    async def _doomed(
-        self, selection: Selection, tables: Sequence[TableName], id: str | None, history: bool
+    async def to_forget(
+        self, selection: Selection, tables: Sequence[TableName], *, id: str | None = None, history: bool = False
     ) -> list[MemoryRecord]:
-        """The records that are to be forgotten, each once."""
+        """Return the records that `forget` would delete, each once.
+
+        Args:
+            selection: Which records.
+            tables: Where to look for them.
+            id: Only the record with this id.
+            history: Also those that are no longer current, and the messages that told them.
+        """
         if id is None:
-            doomed = await self.select(selection, tables, history=history)
+            found = await self.select(selection, tables, history=history)
         else:
-            doomed = await self.find([id], tables)
-            if doomed and history:
-                doomed = await self.history(id, tables)
-            doomed = [record for record in doomed if selection.matches(record)]
+            found = await self.find([id], tables)
+            if found and history:
+                found = await self.history(id, tables)
+            found = [record for record in found if selection.matches(record)]
         if history:
-            doomed += await self._told(doomed, tables)
-        return list({record.id: record for record in doomed}.values())
+            found += await self._told(found, tables)
+        return list({record.id: record for record in found}.values())
 
     async def _told(self, facts: Sequence[MemoryRecord], tables: Sequence[TableName]) -> list[MemoryRecord]:
         """The messages that told these facts."""
@@ -585,7 +553,6 @@ class Engine:
             await self.values.empty("value")
             await self.namespace_data.start_over()
 
-        await self._finish_chores()
         await self._as_a_whole(clear)
 
     async def clear(self) -> None:
@@ -602,7 +569,6 @@ class Engine:
                 await part.clear()
             await self.namespace_data.start_over()
 
-        await self._finish_chores()
         await self._as_a_whole(clear)
 
     async def _remove(self, records: Sequence[MemoryRecord]) -> int:
@@ -658,8 +624,8 @@ class Engine:
         """Work that nobody waits for: what goes wrong must not be lost in silence, nor reach the agent."""
         try:
             with automatic():
-                for chore in self.chores:
-                    await chore.begin()
+                if self._also is not None:
+                    await self._also()
                 await self._write_usage()
                 if self._is_time_to_sweep():
                     await self.sweep()

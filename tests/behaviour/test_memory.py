@@ -292,7 +292,7 @@ async def test_a_session_takes_what_is_added_as_its_own(memory: PersistentMemory
     assert (message.kind, message.session) == ("interaction", "today")
     with pytest.raises(ValueError, match="of the session 'today' alone"):
         await session.recall("hello there", session="tomorrow")
-    other = SessionMemory.on_engine(memory._engine, "tomorrow")
+    other = SessionMemory.part_of(memory, "tomorrow")
     assert (await other.query("hello there")).results == []
     with pytest.raises(ValueError, match="blank"):
         await session.append("Ann", "")
