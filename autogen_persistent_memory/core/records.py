@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -150,6 +150,23 @@ class MemoryRecord:
         )
 
 
+class Signal(NamedTuple):
+    """Something that speaks for or against a memory: a part of its relevance."""
+
+    name: str
+    """The field of `MemoryHit` that says how much it contributed."""
+    description: str
+    weight: str | None
+    """The field of `RecallPolicy` that it is multiplied by; None for a weight of 1."""
+    sign: int
+    """1 if it speaks for the memory, -1 if against it."""
+
+
+def _signal(description: str, *, weight: str | None = None, sign: int = 1) -> Any:
+    """Return the field of a signal, which is thereby in `SIGNALS`: ranked, explained, and listed by the command line."""
+    return field(default=0.0, metadata={"signal": (description, weight, sign)})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryHit:
     """One recalled memory, its score, and the parts that make the score up (all between 0 and 1)."""
@@ -158,23 +175,20 @@ class MemoryHit:
     score: float
     """The confidence: the weighted sum of similarity, recency and frequency."""
     similarity: float
-    """How relevant it is: the sum of the parts from `cosine` to `question`, bent below 1 where it exceeds 0.8."""
+    """How relevant it is: the sum of its signals, from `cosine` to `question`, bent below 1 where it exceeds 0.8."""
     recency: float
     frequency: float
-    cosine: float = 0.0
-    """Similarity of meaning, by the embedding."""
-    keywords: float = 0.0
-    """What it gained by holding the question's words."""
-    session: float = 0.0
-    """What it gained by its whole session holding them."""
-    neighbours: float = 0.0
-    """What it gained by similar memories next to it in its session."""
-    speaker: float = 0.0
-    """What it gained because the question names its speaker."""
-    particulars: float = 0.0
-    """What it gained, as a message, by saying when and by naming something."""
-    question: float = 0.0
-    """What it lost by being a question itself."""
+    cosine: float = _signal("Similarity of meaning, by the embedding.")
+    keywords: float = _signal("What it gained by holding the question's words.", weight="keyword_weight")
+    session: float = _signal("What it gained by its whole session holding them.", weight="session_weight")
+    neighbours: float = _signal(
+        "What it gained by similar memories next to it in its session.", weight="neighbour_weight"
+    )
+    speaker: float = _signal("What it gained because the question names its speaker.", weight="speaker_weight")
+    particulars: float = _signal(
+        "What it gained, as a message, by saying when and by naming something.", weight="particulars_weight"
+    )
+    question: float = _signal("What it lost by being a question itself.", weight="question_weight", sign=-1)
     kind_bonus: float = 0.0
     """Not part of the score; added when hits are put in order, so that preferences come before equal chatter."""
     excerpt: str | None = None
@@ -192,10 +206,16 @@ class MemoryHit:
     @property
     def reasons(self) -> str:
         """What its score is made of, in words."""
-        parts = ("cosine", "keywords", "session", "neighbours", "speaker", "particulars", "question")
-        relevance = " ".join(f"{getattr(self, part):+.2f} {part}" for part in parts if getattr(self, part))
+        parts = ((signal.name, getattr(self, signal.name)) for signal in SIGNALS)
+        relevance = " ".join(f"{value:+.2f} {name}" for name, value in parts if value)
         similarity = f"similarity {self.similarity:.2f}" + (f" ({relevance})" if relevance else "")
         return f"{similarity}, recency {self.recency:.2f}, frequency {self.frequency:.2f}"
+
+
+SIGNALS = tuple(
+    Signal(field.name, *field.metadata["signal"]) for field in fields(MemoryHit) if "signal" in field.metadata
+)
+"""What relevance is made of. To add a signal, give `MemoryHit` its field, and compute it in `retrieval`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,13 +23,12 @@ from ..text.embeddings import Vector, Vectors
 from ..text.passages import without
 from ..text.speech_acts import is_trivial
 from .keyword_index import KeywordIndex, KeywordMatches, Words, words_of
-from .ranking import PARTS, Candidates
+from .ranking import ROW_OF, Candidates
 from .vector_index import VectorIndex
 
 _LOOK_EVERY = 1.5
 _CLOSE_LOOK = 10
 _PAGE = 500
-_SPEAKER, _QUESTION = PARTS.index("speaker"), PARTS.index("question")
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -357,15 +356,16 @@ class RecordCache:
 
         cosines = np.array([*known.values(), *(cosine for _, cosine in strangers)])
         slots = np.fromiter(known, dtype=np.intp, count=len(known))
-        parts = np.zeros((len(PARTS), len(cosines)))
-        parts[0] = np.maximum(cosines, 0)
+        signals = np.zeros((len(ROW_OF), len(cosines)))
+        signals[ROW_OF["cosine"]] = np.maximum(cosines, 0)
         if known:
             nearness = cosines[: len(known)] - cosines.min()
-            parts[1:, : len(known)] = self._index.weigh(slots, nearness, asked.matches, asked.speakers)
+            for name, values in self._index.signals(slots, nearness, asked.matches, asked.speakers).items():
+                signals[ROW_OF[name], : len(known)] = values
         for column, (record, _) in enumerate(strangers, start=len(known)):
-            parts[_SPEAKER, column] = record.source in asked.speakers
-            parts[_QUESTION, column] = record.content.rstrip().endswith("?")
-        return Candidates([*self._in(known), *(record for record, _ in strangers)], parts)
+            signals[ROW_OF["speaker"], column] = record.source in asked.speakers
+            signals[ROW_OF["question"], column] = record.content.rstrip().endswith("?")
+        return Candidates([*self._in(known), *(record for record, _ in strangers)], signals)
 
     def _are_meant(self, meant: Selection, slots: Sequence[int]) -> list[bool] | None:
         """Which of the records in these slots are meant; None if all are."""

@@ -44,8 +44,6 @@ _LONGEST = 1_000_000
 _MOST_TERMS = 50_000
 """Different terms by which a memory is found. More has no prose of that length, but pasted data has."""
 _NOTHING = 1e-4
-WEIGHED = ("keywords", "session", "neighbours", "particulars", "speaker", "question")
-"""What the index knows that speaks for a memory."""
 _SHARPNESS = 2.5
 """A memory that holds half of the question's words is worth much less than half of one that holds them all."""
 
@@ -222,11 +220,13 @@ class KeywordIndex:
         if after >= 0:
             self._previous.view[after] = before
 
-    def weigh(self, slots: Slots, nearness: Floats, matches: KeywordMatches, named: Iterable[str] = ()) -> Floats:
-        """What speaks for the memories in these slots, beside how near they are in meaning: a column each, a row of `WEIGHED`.
+    def signals(
+        self, slots: Slots, nearness: Floats, matches: KeywordMatches, named: Iterable[str] = ()
+    ) -> dict[str, Floats]:
+        """Return, by their names, the signals that the index knows of the memories in these slots.
 
-        How well its words match, and those of its session; how near those of them are that stand right before and after it in
-        its session; how many particulars it tells, as a message: whether it says when, and whether it names something;
+        How well its words match, and those of its session; how near the memories right before and after it in its session
+        are; how many particulars it tells, as a message: whether it says when, and whether it names something;
         whether one of the named speakers says it; whether it asks.
         """
         import numpy as np
@@ -236,15 +236,16 @@ class KeywordIndex:
             near.get(before, 0.0) + near.get(after, 0.0)
             for before, after in zip(self._previous.view[slots].tolist(), self._following.view[slots].tolist())
         ]
-        numbers = [self._speaker_numbers[name] for name in named if name in self._speaker_numbers]
-        weighed: Floats = np.zeros((len(WEIGHED), len(slots)))
-        weighed[:2] = matches.of(slots)
-        weighed[2] = neighbours
-        weighed[3] = self._particulars.view[slots]
-        if numbers:
-            weighed[4] = np.isin(self._speaker_of.view[slots], numbers)
-        weighed[5] = self._asks.view[slots]
-        return weighed
+        speakers = [self._speaker_numbers[name] for name in named if name in self._speaker_numbers]
+        keywords, session = matches.of(slots)
+        return {
+            "keywords": keywords,
+            "session": session,
+            "neighbours": np.array(neighbours),
+            "speaker": np.isin(self._speaker_of.view[slots], speakers) if speakers else np.zeros(len(slots)),
+            "particulars": self._particulars.view[slots],
+            "question": self._asks.view[slots],
+        }
 
     def _count_particulars(self, slot: int) -> int:
         if not self._is_message.view[slot]:

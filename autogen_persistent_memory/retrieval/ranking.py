@@ -9,8 +9,7 @@ from heapq import heappush, heapreplace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.policy import RecallPolicy
-from ..core.records import MemoryHit, MemoryRecord
-from .keyword_index import WEIGHED
+from ..core.records import SIGNALS, MemoryHit, MemoryRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-PARTS = ("cosine", *WEIGHED)
-"""What relevance is made of; fields of `MemoryHit`."""
+ROW_OF = {signal.name: row for row, signal in enumerate(SIGNALS)}
+"""The row of each signal in `Candidates.signals`."""
 _DAY = 86_400
 _MIDPOINT_DAYS = 30
 _WIDTH_DAYS = 10
@@ -36,8 +35,8 @@ class Candidates(NamedTuple):
     """Memories that a search brought up, and what speaks for each."""
 
     records: Sequence[MemoryRecord]
-    parts: Floats
-    """A column for each record, of what speaks for it, each from 0 to about 1; a row for each of `PARTS`."""
+    signals: Floats
+    """A row for each of `SIGNALS`, a column for each record; each value is from 0 to about 1."""
 
     def among(self, records: Iterable[MemoryRecord]) -> Candidates:
         """Those that are these records."""
@@ -47,7 +46,7 @@ class Candidates(NamedTuple):
     def revised(self, records: Sequence[MemoryRecord | None]) -> Candidates:
         """The same with these records in their places, without those that are None."""
         kept = [index for index, record in enumerate(records) if record is not None]
-        return Candidates([record for record in records if record is not None], self.parts[:, kept])
+        return Candidates([record for record in records if record is not None], self.signals[:, kept])
 
 
 def recency(age: timedelta) -> float:
@@ -79,7 +78,7 @@ def rank(
     import numpy as np
 
     records = candidates.records
-    weighed = candidates.parts * np.array(_weights(policy))[:, None]
+    weighed = candidates.signals * np.array(_weights(policy))[:, None]
     similarities = _bounded(weighed.sum(axis=0))
     of_each = [record.kind for record in records]
     kinds = {kind: number for number, kind in enumerate(set(of_each))}
@@ -100,16 +99,16 @@ def rank(
             continue
         (heapreplace if is_full else heappush)(admitted, (relevance, -place, index, life))
     chosen = [index for *_, index, _ in admitted]
-    parts = dict(zip(chosen, weighed[:, chosen].T.tolist(), strict=True))
+    signals = dict(zip(chosen, weighed[:, chosen].T.tolist(), strict=True))
     return in_order(
-        _hit(records[index], float(similarities[index]), parts[index], life, policy)
+        _hit(records[index], float(similarities[index]), signals[index], life, policy)
         for *_, index, life in sorted(admitted, reverse=True)
     )
 
 
 def unasked(records: Iterable[MemoryRecord], *, now: datetime, policy: RecallPolicy, limit: int) -> list[MemoryHit]:
     """The newest and most used of the records, best first: what to show where nothing in particular is asked."""
-    nothing = (0.0,) * len(PARTS)
+    nothing = (0.0,) * len(SIGNALS)
     return in_order(_hit(record, 0.0, nothing, _life(record, now), policy) for record in records)[:limit]
 
 
@@ -119,7 +118,7 @@ def in_order(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
 
 
 def _hit(
-    record: MemoryRecord, similarity: float, parts: Sequence[float], life: _Life, policy: RecallPolicy
+    record: MemoryRecord, similarity: float, signals: Sequence[float], life: _Life, policy: RecallPolicy
 ) -> MemoryHit:
     how_recent, how_frequent = life
     score = (
@@ -127,7 +126,7 @@ def _hit(
         + policy.recency_weight * how_recent
         + policy.frequency_weight * how_frequent
     )
-    explained: dict[str, Any] = dict(zip(PARTS, parts, strict=True))
+    explained: dict[str, Any] = dict(zip(ROW_OF, signals, strict=True))
     return MemoryHit(
         record=record,
         score=min(1.0, score),
@@ -144,16 +143,8 @@ def _life(record: MemoryRecord, now: datetime) -> _Life:
     return recency(now - last_touch), frequency(record.uses)
 
 
-def _weights(policy: RecallPolicy) -> tuple[float, ...]:
-    return (
-        1.0,
-        policy.keyword_weight,
-        policy.session_weight,
-        policy.neighbour_weight,
-        policy.particulars_weight,
-        policy.speaker_weight,
-        -policy.question_weight,
-    )
+def _weights(policy: RecallPolicy) -> list[float]:
+    return [signal.sign * (1.0 if signal.weight is None else getattr(policy, signal.weight)) for signal in SIGNALS]
 
 
 def _bounded(relevance: Floats) -> Floats:
