@@ -87,6 +87,11 @@ def _ended(
     ]
 
 
+def newest_first(records: Iterable[MemoryRecord]) -> list[MemoryRecord]:
+    """Return the records by when they were last stated, the newest first."""
+    return sorted(records, key=lambda record: (record.updated_at, record.sequence or 0), reverse=True)
+
+
 def newest_of_each_key(records: Sequence[MemoryRecord]) -> Sequence[MemoryRecord]:
     """One record for each key, and for each id: the newer statement counts.
 

@@ -96,6 +96,11 @@ class NamespaceData:
         found = await asyncio.gather(*(self.table(name).get(ids) for name in tables))
         return [record for records in found for record in records]
 
+    async def select(self, selection: Selection, tables: Sequence[TableName]) -> list[MemoryRecord]:
+        """Return the selected records of these tables, in no particular order."""
+        found = await asyncio.gather(*(self.table(name).select(selection) for name in tables))
+        return [record for records in found for record in records]
+
     async def nearest(
         self,
         table: TableName,
