@@ -76,7 +76,7 @@ class Engine(NamespaceUpkeep):
         new_vectors = [vector_of[record.id] for record in resolved.new]
         await self.namespace_data.table(table).add(resolved.new, new_vectors)
         await self.namespace_data.table(table).amend(resolved.changed)
-        await self.namespace_data.note(table, [*resolved.new, *resolved.changed], new_vectors)
+        await self.namespace_data.update_cache(table, [*resolved.new, *resolved.changed], new_vectors)
         return resolved.outcome
 
     async def _related(
@@ -157,8 +157,8 @@ class Engine(NamespaceUpkeep):
             await self.namespace_data.table(table).put([record], vectors)
         await self.namespace_data.table(table).amend([*([] if vectors else [record]), *replaced])
         await self.namespace_data.table("session").amend(outdated)
-        await self.namespace_data.note(table, [record, *replaced], vectors)
-        await self.namespace_data.note("session", outdated)
+        await self.namespace_data.update_cache(table, [record, *replaced], vectors)
+        await self.namespace_data.update_cache("session", outdated)
         return record
 
     async def amend(
@@ -169,7 +169,7 @@ class Engine(NamespaceUpkeep):
         async def amend() -> MemoryRecord | None:
             changed = [change(record) for record in await self.namespace_data.table(table).get([id])]
             await self.namespace_data.table(table).amend(changed)
-            await self.namespace_data.note(table, changed)
+            await self.namespace_data.update_cache(table, changed)
             return changed[0] if changed else None
 
         return await self._change(amend)
@@ -202,14 +202,18 @@ class Engine(NamespaceUpkeep):
             await self.prepare()
         believed, now = self._believed(selection, at)
         search = Search(
-            Query(query) if isinstance(query, str) else query,
-            self.namespace_data,
-            self.embedding,
-            self.policy,
+            query=Query(query) if isinstance(query, str) else query,
+            data=self.namespace_data,
+            embedding=self.embedding,
+            policy=self.policy,
+            tables=tables,
+            believed=believed,
+            now=now,
             limit=limit,
             only_relevant=only_relevant,
+            skip=unless,
         )
-        hits = await search.run(tables, believed, now, unless)
+        hits = await search.run()
         self._keep_house_soon()
         return hits
 
@@ -331,7 +335,7 @@ class Engine(NamespaceUpkeep):
             await self.values.check()
             await self.namespace_data.table("profile").clear()
             await self.values.empty("value")
-            await self.namespace_data.start_over()
+            await self.namespace_data.drop_cache()
 
         await self._change(clear)
 
@@ -347,7 +351,7 @@ class Engine(NamespaceUpkeep):
                 await part.check()
             for part in everything:
                 await part.clear()
-            await self.namespace_data.start_over()
+            await self.namespace_data.drop_cache()
 
         await self._change(clear)
 

@@ -67,7 +67,7 @@ def rank(
     policy: RecallPolicy,
     limit: int,
     only_relevant: bool = False,
-    unless: Callable[[MemoryRecord], bool] | None = None,
+    skip: Callable[[MemoryRecord], bool] | None = None,
 ) -> list[MemoryHit]:
     """The best of the candidates, best first.
 
@@ -95,7 +95,7 @@ def rank(
             break
         life = _life(records[index], now)
         relevance = value + _COMPARABLE * sum(life) / 2
-        if (is_full and relevance <= admitted[0][0]) or (unless is not None and unless(records[index])):
+        if (is_full and relevance <= admitted[0][0]) or (skip is not None and skip(records[index])):
             continue
         (heapreplace if is_full else heappush)(admitted, (relevance, -place, index, life))
     chosen = [index for *_, index, _ in admitted]

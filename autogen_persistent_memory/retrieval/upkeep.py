@@ -268,7 +268,7 @@ class NamespaceUpkeep:
                 records = await self.namespace_data.table(name).get(list(used))
                 touched = [replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records]
                 await self.namespace_data.table(name).touch(touched)
-                await self.namespace_data.note(name, touched)
+                await self.namespace_data.update_cache(name, touched)
                 for record in touched:
                     del used[record.id]
         except BaseException:
@@ -311,7 +311,7 @@ class NamespaceUpkeep:
             async with progress_of(total, title, progress) as done:
                 for name in TABLES:
                     await self.namespace_data.table(name).rebuild(self._vectors, done, keep=keep)
-            await self.namespace_data.start_over()
+            await self.namespace_data.drop_cache()
         return total
 
     async def verify(self, table: TableName, ids: Sequence[str]) -> bool:
@@ -322,7 +322,7 @@ class NamespaceUpkeep:
         """Make vectors for records that have none."""
         async with self.namespace_data.lock():
             await self.namespace_data.table(table).reindex(ids, self._vectors)
-            await self.namespace_data.start_over()
+            await self.namespace_data.drop_cache()
 
 
 _awake = LeastRecentlyUsed(_MOST_AWAKE)

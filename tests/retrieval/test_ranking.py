@@ -158,7 +158,7 @@ def test_those_passed_over_make_room_and_only_those_that_would_get_in_are_asked_
         asked.append(record.content)
         return record.content == "0"
 
-    hits = ranked(candidates, 2, unless=is_first)
+    hits = ranked(candidates, 2, skip=is_first)
     assert [hit.record.content for hit in hits] == ["1", "2"]
     assert asked == ["0", "1", "2"]
 
@@ -177,6 +177,6 @@ def test_those_get_in_that_a_plain_comparison_of_all_would_let_in(
     passed_over = {str(number) for number, (*_, is_passed_over) in enumerate(rows) if is_passed_over}
     everybody = [hit for hit in ranked(candidates, len(rows) + 1) if hit.record.content not in passed_over]
     expected = sorted(map(relevance, everybody), reverse=True)[:limit]
-    hits = ranked(candidates, limit, unless=lambda record: record.content in passed_over)
+    hits = ranked(candidates, limit, skip=lambda record: record.content in passed_over)
     assert sorted(map(relevance, hits), reverse=True) == pytest.approx(expected)
     assert passed_over.isdisjoint(hit.record.content for hit in hits)
