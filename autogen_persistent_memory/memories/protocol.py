@@ -1,4 +1,4 @@
-"""AutoGen's `Memory` protocol over an engine: what the three memories have in common."""
+"""AutoGen's `Memory` protocol over an engine: the common part of the three memories."""
 
 from __future__ import annotations
 
@@ -31,20 +31,21 @@ from ..core.checks import (
     encode_json,
     require_text,
 )
+from ..core.component_configs import ProfileMemoryConfig
 from ..core.policy import RecallPolicy
 from ..core.records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, draft, select, utc_now
 from ..retrieval.engine import Engine
 from ..runtime.deadlines import CLOSING_SECONDS
 from ..runtime.threads import in_thread_if_long
 from ..storage.protocol import MemoryStore, TableName
-from ..storage.stores import EmbeddedStore
-from ..text.embeddings import Embedding, MiniLMEmbedding
+from ..storage.stores import EmbeddedStore, store_from_config
+from ..text.embeddings import Embedding, MiniLMEmbedding, embedding_from_config
 
 logger = logging.getLogger("autogen_persistent_memory")
 
 T = TypeVar("T")
 _SPARE = 10
-"""How many more hits are looked at than a recall returns, for those that tell the same."""
+"""How many more hits are looked at than a recall returns, in place of those that repeat others."""
 _ANYTHING: Any = object()
 """The query of `recall()` that means nothing in particular: it finds the newest and most used memories."""
 _QUERY_KEYWORDS = ("limit", "kinds", "tags", "session", "min_score", "max_tokens", "at", "reinforce")
@@ -72,6 +73,15 @@ def make_engine(
         clock=utc_now,
         housekeeping=housekeeping,
     )
+
+
+def parts_from(config: ProfileMemoryConfig) -> dict[str, Any]:
+    """Return the arguments that all memories take, from the configuration of one."""
+    return {
+        "store": store_from_config(config.store),
+        "embedding": embedding_from_config(config.embedding),
+        "policy": config.policy,
+    }
 
 
 class EngineMemory(Memory):
@@ -117,7 +127,7 @@ class EngineMemory(Memory):
 
     @property
     def _scope(self) -> str:
-        """Whose memory it is, as its constructor is told."""
+        """The arguments of its constructor that say whose memory it is."""
         return repr(self.namespace)
 
     @property
@@ -146,13 +156,13 @@ class EngineMemory(Memory):
     ) -> MemoryQueryResult:
         """Recall, in AutoGen's terms. Takes the keywords of `recall()`: limit, kinds, tags, session, min_score, …
 
-        A blank query means nothing in particular: it gives the newest and most used memories.
+        A blank query returns the newest and most used memories.
 
-        Each result's metadata is the caller's own, and over it `id`, `score`, `kind`, `created_at` and more as plain
+        Each result has the metadata of the caller, and over it `id`, `score`, `kind`, `created_at` and more as plain
         strings and numbers.
 
         Raises:
-            ValueError: A keyword is unknown or its value is no good.
+            ValueError: A keyword is unknown or its value is invalid.
             asyncio.CancelledError: The token was cancelled.
         """
         check_keywords(kwargs, "query()")
@@ -181,17 +191,17 @@ class EngineMemory(Memory):
 
         Args:
             query: The question.
-            limit: At most so many memories; by default `policy.limit` (5).
+            limit: How many memories to return at most; by default `policy.limit` (5).
             kinds: Only memories of these kinds.
             tags: Only memories with all of these tags.
             session: Only memories from this session; by default from all.
             min_score: Only memories of at least this confidence; by default there is no threshold.
             max_tokens: Only as many as fit into this budget.
-            at: What was believed at this time.
+            at: Recall what was believed at this time.
             reinforce: Count the memories found as used, as injection does.
 
         Raises:
-            ValueError: An argument is no good.
+            ValueError: An argument is invalid.
             PersistentMemoryError: The memories could not be searched.
         """
         is_blank = query is _ANYTHING
@@ -216,15 +226,15 @@ class EngineMemory(Memory):
     def _within_scope(self, selection: Selection) -> Selection:
         if self._only_session is not None and selection.session not in (None, self._only_session):
             raise ValueError(
-                f"This memory is of the session {self._only_session!r} alone, not of {selection.session!r}."
+                f"This memory is of the session {self._only_session!r} alone, not of {selection.session!r}; leave session out."
             )
         return selection._replace(session=self._only_session or selection.session)
 
     async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
-        """Show the model what is relevant to what the user asks, as one block that is replaced each turn.
+        """Show the model the memories that are relevant to the user's question, as one block that is replaced each turn.
 
-        Called by AutoGen before every turn. Never raises (but see `policy.strict`), never waits longer for memory than
-        `policy.deadline` (and `policy.opening_deadline` once, for a local store and model to open).
+        AutoGen calls it before every turn. It never raises (but see `policy.strict`), and never waits longer for memory
+        than `policy.deadline` (and `policy.opening_deadline` once, for a local store and model to open).
         """
         hits = await self._turn.update(model_context)
         words = self.policy.guard_words
@@ -232,23 +242,24 @@ class EngineMemory(Memory):
         return UpdateContextResult(memories=MemoryQueryResult(results=guarded))
 
     async def flush(self) -> None:
-        """Wait until everything that was said is stored, the last replies included, and what is expired is deleted.
+        """Wait until everything that was said is stored, the last replies included, and expired memories are deleted.
 
-        Models that draw facts from it or summarise it get ten seconds more, and then go on in the background.
+        Models that draw facts from it or summarise it get ten seconds more, and then continue in the background.
 
         Raises:
-            PersistentMemoryError: It cannot be stored now. It is kept, and tried again.
+            PersistentMemoryError: It cannot be stored now. It is kept and retried.
         """
         await self._catch_up()
         await self._settle()
         if not await self._read(CLOSING_SECONDS):
             logger.warning(
-                "What was said is stored, but models have not read all of it within %g s; that goes on in the background.",
+                "What was said in %r is stored, but models have not read all of it within %g s; they continue in the background.",
+                self.namespace,
                 CLOSING_SECONDS,
             )
 
     async def close(self) -> None:
-        """Flush and let go of the store. The memory opens itself again when it is used again."""
+        """Flush, and close the store. The memory opens it again when it is used again."""
         engine = self._engine
         try:
             failure = "Not everything that was said could be stored and read before closing: %s"
@@ -287,7 +298,7 @@ class EngineMemory(Memory):
         return all([await reader.read(seconds) for reader in readers])
 
     async def _deliver_in_background(self) -> None:
-        """Do the engine's housekeeping of queued messages."""
+        """Deliver queued messages as part of the engine's housekeeping."""
         await self._delivery.begin()
 
     @asynccontextmanager
@@ -300,11 +311,11 @@ class EngineMemory(Memory):
             await self._recorder.look_again()
 
     async def open(self) -> None:
-        """Open the memory now rather than on first use, so that what is wrong with its setup ends the program at start-up.
+        """Open the memory now rather than on first use, so that an error in its setup ends the program at start-up.
 
-        `async with` does the same. What is open already is not opened again. A server that cannot be reached within
-        `policy.deadline`, or an embedding that cannot be loaded for now, is only a warning: agents go on without memory until
-        it is there.
+        `async with` does the same. A memory that is open is not opened again. A server that cannot be reached within
+        `policy.deadline`, or an embedding that cannot be loaded for now, is only a warning: agents continue without memory
+        until it is there.
 
         Raises:
             StoreLockedError: Another process has the folder.
@@ -324,16 +335,26 @@ class EngineMemory(Memory):
     def _draft(self, content: str, **fields: Any) -> Draft:
         return draft(content, **fields)
 
+    def _common_config(self) -> dict[str, Any]:
+        """Return the fields that the configurations of all memories have."""
+        engine = self._engine
+        return {
+            "namespace": engine.namespace,
+            "store": engine.store.config,
+            "embedding": engine.embedding.config,
+            "policy": engine.policy,
+        }
+
 
 def check_keywords(given: Mapping[str, object], what: str) -> None:
-    """Refuse keywords that `recall()` does not take."""
+    """Raise a ValueError for keywords that `recall()` does not take."""
     unknown = [keyword for keyword in given if keyword not in _QUERY_KEYWORDS]
     if unknown:
-        raise ValueError(f"{what} knows no {', '.join(unknown)}; it takes {', '.join(_QUERY_KEYWORDS)}.")
+        raise ValueError(f"{what} does not take {', '.join(unknown)}; it takes {', '.join(_QUERY_KEYWORDS)}.")
 
 
 def to_content(hit: MemoryHit) -> MemoryContent:
-    """A hit as AutoGen's `MemoryContent`."""
+    """Return a hit as AutoGen's `MemoryContent`."""
     record = hit.record
     ours = {
         "id": record.id,
@@ -361,7 +382,7 @@ def _length(hits: Sequence[MemoryHit]) -> int:
 
 
 def _stored_form(content: MemoryContent) -> tuple[str, str]:
-    """The text that is stored for a content, and its MIME type."""
+    """Return the text that is stored for a content, and its MIME type."""
     if not isinstance(content, MemoryContent):
         raise ValueError(f"Give a MemoryContent, not a {type(content).__name__}.")
     given = content.mime_type
@@ -383,7 +404,7 @@ def _stored_form(content: MemoryContent) -> tuple[str, str]:
 
 
 def _guarded(content: MemoryContent, words: Sequence[str]) -> MemoryContent:
-    """A copy for AutoGen's event, whose text AutoGen's text terminations search for words such as TERMINATE."""
+    """Return a copy for AutoGen's event, in which its text terminations find no word such as TERMINATE."""
 
     def guard(value: Any) -> Any:
         if isinstance(value, str):
@@ -400,7 +421,7 @@ def _guarded(content: MemoryContent, words: Sequence[str]) -> MemoryContent:
 
 
 async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken | None) -> T:
-    """The result of the work, unless the token is cancelled first."""
+    """Return the result of the work, unless the token is cancelled first."""
     if token is None:
         return await work
     if token.is_cancelled():
