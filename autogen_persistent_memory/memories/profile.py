@@ -283,24 +283,17 @@ class RememberingMemory(EngineMemory):
         is_thorough, is_trial = check_flag(everywhere, "everywhere"), check_flag(dry_run, "dry_run")
         named = self._tables if names_messages else ("profile",)
         engine, tables, only = self._engine, TABLES if is_thorough else named, optional_text(id, "id")
-
-        async def found_in_traces() -> Traces:
-            if not is_thorough:
-                return Traces()
-            records = await engine.to_forget(selection, tables, id=only, history=True)
-            what = await in_thread(partial(Doomed, records, selection if id is None else None))
-            return await trace(engine.values, what, erase=not is_trial)
-
-        if is_trial:
-            await self._delivery.finish()
-            found = await found_in_traces()
-            records = await engine.to_forget(selection, tables, id=only, history=is_thorough)
-            return Forgotten(len(records), sum(record.kind == "interaction" for record in records), found)
-        async with self._forgetting():
-            found = await found_in_traces()
-            count, messages = await engine.forget(selection, tables, id=only, history=is_thorough)
-        forgotten = Forgotten(count, messages, found)
-        if is_thorough:
+        found = Traces()
+        async with self._forgetting(dry_run=is_trial):
+            if is_thorough:
+                records = await engine.to_forget(selection, tables, id=only, history=True)
+                told = await in_thread(partial(Doomed, records, selection if id is None else None))
+                found = await trace(engine.values, told, erase=not is_trial)
+            forget = engine.to_forget if is_trial else engine.forget
+            records = await forget(selection, tables, id=only, history=is_thorough)
+        messages = sum(record.kind == "interaction" for record in records)
+        forgotten = Forgotten(len(records), messages, found)
+        if is_thorough and not is_trial:
             self._log_forgotten(forgotten)
         return forgotten
 

@@ -302,12 +302,13 @@ class EngineMemory(Memory):
         await self._delivery.begin()
 
     @asynccontextmanager
-    async def _forgetting(self) -> AsyncIterator[None]:
+    async def _forgetting(self, *, dry_run: bool = False) -> AsyncIterator[None]:
         """Store what was heard before something is deleted, so that it cannot come back, and do not learn from it after."""
-        await self._catch_up()
+        if not dry_run:
+            await self._catch_up()
         await self._delivery.finish()
         yield
-        if self._recorder is not None:
+        if self._recorder is not None and not dry_run:
             await self._recorder.look_again()
 
     async def open(self) -> None:

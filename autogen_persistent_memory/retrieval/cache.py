@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from contextlib import aclosing
 from datetime import date
 from functools import lru_cache, partial
 from itertools import compress, islice
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ..core.checks import MAX_CONTENT
 from ..core.records import MemoryRecord, Selection, told_facts, with_own_metadata
@@ -31,24 +31,8 @@ _CLOSE_LOOK = 10
 _PAGE = 500
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 Found = tuple[Near, list[MemoryRecord]]
 """Records that were found, and how near each is."""
-
-
-class Reading(Protocol[T_co]):
-    """A method of the cache that reads it, with its arguments bound."""
-
-    def __call__(self, *, wait: bool = True) -> T_co:
-        """Return what it reads; without `wait`, raise LockTakenError while the cache is being written."""
-
-
-async def read_soon(read: Reading[T]) -> T:
-    """Read the cache on the event loop, or in a thread that can wait while the cache is being written."""
-    try:
-        return read(wait=False)
-    except LockTakenError:
-        return await in_thread(read)
 
 
 class Asked(NamedTuple):
@@ -287,33 +271,40 @@ class RecordCache:
             and len(index) == self._indexed_in[table]
         )
 
-    # Searching
+    # Searching: call these methods through `read` or `read_now`
+
+    async def read(self, look: Callable[[], T]) -> T:
+        """Call a method that searches: on the event loop, or in a thread while the cache is being written."""
+        try:
+            return self.read_now(look, wait=False)
+        except LockTakenError:
+            return await in_thread(partial(self.read_now, look))
+
+    def read_now(self, look: Callable[[], T], *, wait: bool = True) -> T:
+        """Call a method that searches, while nothing is written.
+
+        Raises:
+            LockTakenError: The cache is being written, and `wait` is False.
+        """
+        with self._lock.reading(wait=wait):
+            return look()
 
     def nearest(
-        self,
-        table: TableName,
-        embedding_id: str,
-        vectors: Vectors,
-        selection: Selection,
-        fetch: int,
-        *,
-        wait: bool = True,
+        self, table: TableName, embedding_id: str, vectors: Vectors, selection: Selection, fetch: int
     ) -> list[Found] | None:
         """Return for each vector the nearest selected records of a table; None if their vectors are not all here."""
-        with self._lock.reading(wait=wait):
-            if not self.can_search(table, embedding_id, len(vectors[0])):
-                return None
-            found: list[Found] = []
-            for slots, cosines in self._vectors[table].nearest(vectors, fetch, partial(self._selected, selection)):
-                records = self._in(slots)
-                ids = [record.id for record in records]
-                found.append((dict(zip(ids, cosines.tolist(), strict=True)), records))
-            return found
+        if not self.can_search(table, embedding_id, len(vectors[0])):
+            return None
+        found: list[Found] = []
+        for slots, cosines in self._vectors[table].nearest(vectors, fetch, partial(self._selected, selection)):
+            records = self._in(slots)
+            ids = [record.id for record in records]
+            found.append((dict(zip(ids, cosines.tolist(), strict=True)), records))
+        return found
 
-    def as_said(self, query: str, *, wait: bool = True) -> str:
+    def as_said(self, query: str) -> str:
         """Return the query in the words of the speakers whom it names."""
-        with self._lock.reading(wait=wait):
-            return self._index.as_said(query)
+        return self._index.as_said(query)
 
     def ask(
         self,
@@ -325,7 +316,6 @@ class RecordCache:
         fetch: int,
         by_words: int,
         session_weight: float,
-        wait: bool = True,
     ) -> Asked:
         """Search for the words of a question.
 
@@ -337,26 +327,15 @@ class RecordCache:
             fetch: How many near memories may answer, of each table.
             by_words: How many memories that hold its words may answer, of each table.
             session_weight: The weight of the words of a memory's session, compared to its own.
-            wait: Whether to wait while the cache is being written.
-
-        Raises:
-            LockTakenError: The cache is being written, and `wait` is False.
         """
-        with self._lock.reading(wait=wait):
-            matches = self._index.search(query)
-            if lead is not None:
-                matches = matches.or_better(self._index.search(lead))
-            best = matches.best(by_words, tables, session_weight)
-            return Asked(query, tables, selection, fetch, matches, best, self._index.speakers_named(query))
+        matches = self._index.search(query)
+        if lead is not None:
+            matches = matches.or_better(self._index.search(lead))
+        best = matches.best(by_words, tables, session_weight)
+        return Asked(query, tables, selection, fetch, matches, best, self._index.speakers_named(query))
 
     def candidates(
-        self,
-        asked: Asked,
-        vector: Vector,
-        embedding_id: str,
-        from_store: Mapping[TableName, Found],
-        *,
-        wait: bool = True,
+        self, asked: Asked, vector: Vector, embedding_id: str, from_store: Mapping[TableName, Found]
     ) -> Candidates | None:
         """Return the memories that are near in meaning or hold the words of a question, with their signals.
 
@@ -368,40 +347,34 @@ class RecordCache:
             vector: The vector of the question.
             embedding_id: The embedding that made the vector.
             from_store: What the store found in the tables whose vectors are not all here.
-            wait: Whether to wait while the cache is being written.
 
         Returns:
             None if the word index or the vectors were replaced since the question was asked: ask again.
-
-        Raises:
-            LockTakenError: The cache is being written, and `wait` is False.
         """
-        with self._lock.reading(wait=wait):
-            in_ram = [table for table in asked.tables if table not in from_store]
-            can_search = all(self.can_search(table, embedding_id, len(vector)) for table in in_ram)
-            if not can_search or not asked.matches.are_of(self._index):
-                return None
-            known: dict[int, float] = {}
-            uncached: list[tuple[MemoryRecord, float]] = []
-            for table in asked.tables:
-                if table in from_store:
-                    near, records = from_store[table]
-                    found = {slot: near[id] for id in near if (slot := self._index.slots.get(id)) is not None}
-                    uncached += [(record, near[record.id]) for record in records if record.id not in self._index.slots]
-                    farthest = min(near.values(), default=0.0)
-                else:
-                    ((slots, cosines),) = self._vectors[table].nearest(
-                        [vector], asked.fetch, partial(self._selected, asked.selection)
-                    )
-                    found = dict(zip(slots.tolist(), cosines.tolist(), strict=True))
-                    farthest = min(found.values(), default=0.0)
-                missed = [slot for slot in asked.by_words[table] if slot not in found]
-                selected = self._selected(asked.selection, missed)
-                missed = missed if selected is None else list(compress(missed, selected))
-                for slot, record in zip(missed, self._in(missed), strict=True):
-                    found[slot] = 1.0 if record.content == asked.query else farthest
-                known |= found
-            return self._with_signals(known, uncached, asked)
+        in_ram = [table for table in asked.tables if table not in from_store]
+        can_search = all(self.can_search(table, embedding_id, len(vector)) for table in in_ram)
+        if not can_search or not asked.matches.are_of(self._index):
+            return None
+        known: dict[int, float] = {}
+        uncached: list[tuple[MemoryRecord, float]] = []
+        for table in asked.tables:
+            if table in from_store:
+                near, records = from_store[table]
+                found = {slot: near[id] for id in near if (slot := self._index.slots.get(id)) is not None}
+                uncached += [(record, near[record.id]) for record in records if record.id not in self._index.slots]
+                farthest = min(near.values(), default=0.0)
+            else:
+                selected = partial(self._selected, asked.selection)
+                ((slots, cosines),) = self._vectors[table].nearest([vector], asked.fetch, selected)
+                found = dict(zip(slots.tolist(), cosines.tolist(), strict=True))
+                farthest = min(found.values(), default=0.0)
+            missed = [slot for slot in asked.by_words[table] if slot not in found]
+            are_selected = self._selected(asked.selection, missed)
+            missed = missed if are_selected is None else list(compress(missed, are_selected))
+            for slot, record in zip(missed, self._in(missed), strict=True):
+                found[slot] = 1.0 if record.content == asked.query else farthest
+            known |= found
+        return self._with_signals(known, uncached, asked)
 
     def _with_signals(
         self, known: Mapping[int, float], uncached: Sequence[tuple[MemoryRecord, float]], asked: Asked

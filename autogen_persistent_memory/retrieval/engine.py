@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NamedTuple
 
 from ..core.records import FACTS, MESSAGES, Draft, MemoryHit, MemoryRecord, Query, Selection, SessionInfo, listed
 from ..runtime.background_task import one_ahead
@@ -29,13 +28,6 @@ _BATCH = 64
 _SAME_AMONG = 20
 _TICK = timedelta(microseconds=1)
 _SESSION_SPACES: tuple[Space, ...] = ("state", "mark", "summary")
-
-
-class Removed(NamedTuple):
-    """How many records were deleted, and how many of them are captured messages."""
-
-    records: int
-    messages: int
 
 
 class Engine(NamespaceUpkeep):
@@ -282,13 +274,13 @@ class Engine(NamespaceUpkeep):
 
     async def forget(
         self, selection: Selection, tables: Sequence[TableName], *, id: str | None = None, history: bool = False
-    ) -> Removed:
-        """Delete what `to_forget` returns for the same arguments, for good."""
+    ) -> list[MemoryRecord]:
+        """Delete what `to_forget` returns for the same arguments, for good; return what was deleted."""
 
-        async def forget() -> Removed:
-            to_delete = await self.to_forget(selection, tables, id=id, history=history)
-            messages = sum(record.kind == "interaction" for record in to_delete)
-            return Removed(await self._remove(to_delete), messages)
+        async def forget() -> list[MemoryRecord]:
+            records = await self.to_forget(selection, tables, id=id, history=history)
+            await self._remove(records)
+            return records
 
         return await self._change(forget)
 
@@ -323,10 +315,10 @@ class Engine(NamespaceUpkeep):
 
     async def clear_session(self, session: str) -> int:
         """Delete a conversation for good: its messages, and all that is kept about it; return how many messages."""
-        gone, _ = await self.forget(Selection(session=session), ["session"], history=True)
+        gone = await self.forget(Selection(session=session), ["session"], history=True)
         for space in _SESSION_SPACES:
             await self.values.remove(space, session)
-        return gone
+        return len(gone)
 
     async def clear_profile(self) -> None:
         """Delete the profile for good: its records and values."""

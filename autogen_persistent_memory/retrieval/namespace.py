@@ -17,7 +17,7 @@ from ..runtime.background_task import BackgroundTask
 from ..runtime.threads import in_thread
 from ..storage.protocol import ANY_EMBEDDING, TABLES, Connection, Embed, RecordTable, TableName, Values
 from ..text.embeddings import Vectors, lacks_meaning
-from .cache import Found, RecordCache, read_soon
+from .cache import Found, RecordCache
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -116,8 +116,10 @@ class NamespaceData:
         cache = await self.cache()
         if believed.current_at is not None and cache.can_search(table, self._embedding_id, len(vectors[0])):
             look = partial(cache.nearest, table, self._embedding_id, vectors, believed, fetch)
-            # Searching for one vector takes less time than handing it to a thread.
-            in_ram = await (read_soon if len(vectors) == 1 else in_thread)(look)
+            if len(vectors) == 1:  # which takes less time than handing it to a thread
+                in_ram = await cache.read(look)
+            else:
+                in_ram = await in_thread(partial(cache.read_now, look))
             if in_ram is not None:
                 return in_ram
         nearest = await self.table(table).nearest(vectors, believed, fetch=fetch, thorough=thorough)

@@ -16,7 +16,7 @@ from ..storage.protocol import TableName
 from ..text.embeddings import Embedding, Vector
 from ..text.passages import could_answer
 from ..text.speech_acts import is_trivial
-from .cache import Asked, Found, RecordCache, read_soon
+from .cache import Asked, Found, RecordCache
 from .conflicts import newest_of_each_key
 from .namespace import PATIENCE, NamespaceData
 from .ranking import Candidates, rank
@@ -76,15 +76,15 @@ class Search:
             session_weight=self.policy.session_weight / max(self.policy.keyword_weight, 0.01),
         )
         while True:  # until nothing that is needed was replaced meanwhile
-            said = await read_soon(partial(cache.as_said, query))
+            said = await cache.read(partial(cache.as_said, query))
             embedding = self.embedding.embed_query(said)
             if len(cache) <= _FEW and len(query) <= _SHORT:
-                vector, asked = await _while_embedding(embedding, ask)
+                vector, asked = await _while_embedding(embedding, partial(cache.read_now, ask))
             else:
-                vector, asked = await asyncio.gather(embedding, in_thread(ask))
+                vector, asked = await asyncio.gather(embedding, in_thread(partial(cache.read_now, ask)))
             from_store = await self._from_store(cache, tables, vector)
             await one_at_a_time()
-            candidates = await read_soon(partial(cache.candidates, asked, vector, self.embedding.id, from_store))
+            candidates = await cache.read(partial(cache.candidates, asked, vector, self.embedding.id, from_store))
             if candidates is not None:
                 newest = newest_of_each_key(candidates.records)
                 if len(newest) < len(candidates.records):

@@ -1,13 +1,14 @@
 import random
 import time
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_persistent_memory.retrieval.keyword_index import KeywordIndex, KeywordMatches
+from autogen_persistent_memory.retrieval.keyword_index import KeywordIndex, KeywordMatches, words_of
 from autogen_persistent_memory.text.words import terms
 
 TERMS = [
@@ -29,10 +30,14 @@ def test_the_terms_of_a_text(text: str, expected: list[str]) -> None:
     assert terms(text) == expected
 
 
+def put(index: KeywordIndex, id: str, text: str, *, date: str = "", speaker: str | None = None, **fields: Any) -> None:
+    index.insert(id, words_of(text, date=date, speaker=speaker), speaker=speaker, **fields)
+
+
 def an_index(*texts: str, session: str | None = None) -> KeywordIndex:
     index = KeywordIndex()
     for number, text in enumerate(texts):
-        index.put(str(number), text, table="profile", session=session, order=number)
+        put(index, str(number), text, table="profile", session=session, order=number)
     return index
 
 
@@ -85,8 +90,8 @@ def test_an_answer_inherits_the_words_of_its_question() -> None:
 def test_neighbours_follow_the_order_also_when_told_late_or_removed() -> None:
     index = KeywordIndex()
     for id, order in (("a", 1), ("c", 3), ("b", 2)):
-        index.put(id, id, table="profile", session="s", order=order)
-    index.put("elsewhere", "d", table="profile")
+        put(index, id, id, table="profile", session="s", order=order)
+    put(index, "elsewhere", "d", table="profile")
     assert signals(index, ["a", "b", "c", "elsewhere"], worth=[0.5, 0.25, 0.125, 1.0])["neighbours"] == [
         0.25,
         0.625,
@@ -101,8 +106,8 @@ def test_a_question_is_put_as_those_it_names_would_say_it() -> None:
     index = KeywordIndex()
     for number in range(40):
         text = f"Berlin number {number}" if number < 20 else f"number {number}"
-        index.put(str(number), text, table="profile", speaker="Ann" if number % 2 else "Bob")
-    index.put("rare", "Oslo is far", table="profile")
+        put(index, str(number), text, table="profile", speaker="Ann" if number % 2 else "Bob")
+    put(index, "rare", "Oslo is far", table="profile")
     assert index.as_said("What did Ann say about Berlin and Oslo?") == "What did I say about and Oslo?"
     assert index.as_said("What are Ann's plans?") == "What are my plans?"
     assert index.as_said("Wo wohnt Ann?") == "Wo wohnt ?"
@@ -121,18 +126,18 @@ def test_particulars_are_times_and_names_that_are_not_the_speakers() -> None:
         "speaker": "I went with Bob",
     }
     for id, text in said.items():
-        index.put(id, text, table="session", is_message=True, date="3 May 2024", speaker="Ann")
-    index.put("fact", "Ann went to Oslo in June", table="profile")
+        put(index, id, text, table="session", is_message=True, date="3 May 2024", speaker="Ann")
+    put(index, "fact", "Ann went to Oslo in June", table="profile")
     assert signals(index, [*said, "fact"])["particulars"] == [0, 1, 1, 2, 1, 0]
-    index.put("his", "me too", table="session", is_message=True, speaker="Bob")
+    put(index, "his", "me too", table="session", is_message=True, speaker="Bob")
     assert signals(index, ["speaker"])["particulars"] == [0]
 
 
 def test_who_speaks_and_who_asks() -> None:
     index = KeywordIndex()
-    index.put("hers", "I went to the lake", table="session", speaker="Ann")
-    index.put("his", "Did you? ", table="session", speaker="Bob")
-    index.put("nobody's", "The lake is cold", table="profile")
+    put(index, "hers", "I went to the lake", table="session", speaker="Ann")
+    put(index, "his", "Did you? ", table="session", speaker="Bob")
+    put(index, "nobody's", "The lake is cold", table="profile")
     slots, nothing = np.array([0, 1, 2]), index.search("")
     found = index.signals(slots, np.zeros(3), nothing, {"Ann", "Carl"})
     assert found["speaker"].tolist() == [1, 0, 0]
@@ -142,7 +147,7 @@ def test_who_speaks_and_who_asks() -> None:
 
 def test_only_the_tables_asked_for_are_searched() -> None:
     index = an_index("green tea")
-    index.put("said", "green tea", table="session")
+    put(index, "said", "green tea", table="session")
     found = index.search("green tea").best(10, ["session", "nowhere"], 0.0)
     assert ids_in(index, found["session"]) == ["said"]
     assert found["nowhere"] == []
@@ -152,8 +157,8 @@ def test_only_the_tables_asked_for_are_searched() -> None:
 def test_what_a_search_found_stays_valid_while_the_index_changes() -> None:
     index = an_index("green tea", "green apples")
     matches = index.search("green tea")
-    index.put("new", "green tea", table="profile")
-    index.put("1", "green pears", table="profile")
+    put(index, "new", "green tea", table="profile")
+    put(index, "1", "green pears", table="profile")
     index.remove("0")
     found = signals(index, ["new"], matches)
     assert (found["keywords"], found["session"]) == ([0], [0])
@@ -174,13 +179,13 @@ def test_an_index_that_grew_and_shrank_is_like_one_built_at_once(
         if keep:
             left.pop(id, None)
             left[id] = " ".join(words)
-            grown.put(id, left[id], table="profile", session="s", order=number)
+            put(grown, id, left[id], table="profile", session="s", order=number)
         else:
             left.pop(id, None)
             grown.remove(id)
     built = KeywordIndex()
     for id, text in left.items():
-        built.put(id, text, table="profile", session="s", order=int(id))
+        put(built, id, text, table="profile", session="s", order=int(id))
     asked = " ".join(query)
     assert len(grown) == len(built) == len(left)
     ids = list(left)
@@ -196,7 +201,7 @@ def test_a_search_among_many_takes_milliseconds() -> None:
     vocabulary = [f"word{number}" for number in range(2000)]
     index = KeywordIndex()
     for number in range(20_000):
-        index.put(str(number), " ".join(chance.choices(vocabulary, k=12)), table="profile")
+        put(index, str(number), " ".join(chance.choices(vocabulary, k=12)), table="profile")
     started = time.perf_counter()
     for _ in range(10):
         index.search("word1 word2 word3 word4").best(50, ["profile"], 0.3)
@@ -205,10 +210,10 @@ def test_a_search_among_many_takes_milliseconds() -> None:
 
 def test_what_has_no_neighbours_or_session_gives_nothing_to_the_memory_added_last() -> None:
     index = KeywordIndex()
-    index.put("alone", "the cello", table="profile")
-    index.put("first", "the cello again", table="profile", session="s", order=1)
-    index.put("second", "bread", table="profile", session="s", order=2)
-    index.put("last", "rain", table="profile")
+    put(index, "alone", "the cello", table="profile")
+    put(index, "first", "the cello again", table="profile", session="s", order=1)
+    put(index, "second", "bread", table="profile", session="s", order=2)
+    put(index, "last", "rain", table="profile")
     found = signals(index, ["alone", "first", "second", "last"], "cello")
     alone, first, second, last = zip(found["keywords"], found["session"], strict=True)
     assert last == (0, 0)
