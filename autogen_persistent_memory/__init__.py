@@ -17,19 +17,20 @@ from .core.errors import (
 )
 from .core.policy import RecallPolicy
 from .core.records import MemoryHit, MemoryRecord, Recall, SessionInfo
-from .extraction.extractor import RuleExtractor
+from .extraction.extractor import Extractor, RuleExtractor
 from .memories.memory import PersistentMemory
 from .memories.profile import ProfileMemory
 from .memories.session import SessionMemory
+from .storage.protocol import MemoryStore
 from .storage.stores import CloudStore, EmbeddedStore, ServerStore, TemporaryStore
-from .text.embeddings import CallableEmbedding, ChromaEmbedding, MiniLMEmbedding, register_embedding
+from .text.embeddings import CallableEmbedding, ChromaEmbedding, Embedding, MiniLMEmbedding, register_embedding
 
 if TYPE_CHECKING:
     from .extraction.model_extraction import ModelExtractor
     from .maintenance.snapshot import snapshot
     from .maintenance.transfer.transfer import export_memories, import_memories
     from .memories.tools import TOOL_PROMPT, memory_tools
-else:  # else type checkers would let every misspelt name pass
+else:  # hidden from type checkers, which would otherwise accept every misspelt name
     _IMPORTED_WHEN_USED = {
         "ModelExtractor": "extraction.model_extraction",
         "TOOL_PROMPT": "memories.tools",
@@ -44,10 +45,10 @@ else:  # else type checkers would let every misspelt name pass
         "RecallTool": "memories.tools",
         "ForgetTool": "memories.tools",
     }
-    """The providers in dumped tools. Programs make tools with `memory_tools()`."""
+    """The providers in the JSON of dumped tools. Programs make tools with `memory_tools()`."""
 
     def __getattr__(name):
-        """What most programs never use is imported by those that do."""
+        """Import on first use what most programs never use."""
         module = _IMPORTED_WHEN_USED.get(name) or _LOADED_BY_AUTOGEN.get(name)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -70,9 +71,12 @@ __all__ = [
     "ChromaEmbedding",
     "CloudStore",
     "EmbeddedStore",
+    "Embedding",
     "EmbeddingMismatchError",
+    "Extractor",
     "MemoryHit",
     "MemoryRecord",
+    "MemoryStore",
     "MiniLMEmbedding",
     "ModelExtractor",
     "NamespaceError",

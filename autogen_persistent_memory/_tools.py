@@ -1,4 +1,4 @@
-"""The name under which version 0.1 dumped tools: their JSON still loads."""
+"""The module that the JSON of tools dumped by version 0.1 names, so that it still loads."""
 
 from .memories.tools import ForgetTool, RecallTool, RememberTool
 

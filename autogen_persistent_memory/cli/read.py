@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..core.checks import MAX_COUNT, fold_kind
-from ..core.records import MemoryHit, MemoryRecord, contains
+from ..core.records import SIGNALS, MemoryHit, MemoryRecord, contains
 from ..memories.memory import PersistentMemory
 from ..storage.protocol import TABLES
 from ..storage.stores import store_config
@@ -17,7 +17,6 @@ from .commands import At, Containing, EmbeddingId, EmbeddingName, Id, Kinds, Lim
 from .context import NothingFoundError, Shell, size_of
 from .output import MESSAGE, SHORT_ID, Row, fields_of, print_records, to_json
 
-PARTS = ("cosine", "keywords", "session", "neighbours", "speaker", "particulars", "question")
 _LEAST_PREFIX = 4
 
 
@@ -219,7 +218,7 @@ def _shown(row: dict[str, Any], columns: Sequence[str]) -> tuple[object, ...]:
 
 def _print_hits(shell: Shell, hits: Sequence[MemoryHit], *, explain: bool) -> None:
     if shell.as_json:
-        parts = ("score", "similarity", "recency", "frequency", *PARTS)
+        parts = ("score", "similarity", "recency", "frequency", *(signal.name for signal in SIGNALS))
         shell.printer.objects(
             {**{part: getattr(hit, part) + 0.0 for part in parts}, "record": fields_of(hit.record)} for hit in hits
         )

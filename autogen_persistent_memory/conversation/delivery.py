@@ -35,7 +35,7 @@ class Delivery:
     It also delivers what other sessions and other processes of the namespace put by.
 
     Args:
-        engine: The engine of the namespace, of which this is a chore.
+        engine: The engine of the namespace.
         session: The session that is captured, if one is.
         extractor: How facts are drawn from it.
         study: Who reads it later.

@@ -49,8 +49,6 @@ class Recorder:
         if extractor is not None and extractor.every is not None:
             self._extraction = BackgroundExtraction(engine, session, extractor, extractor.every)
         self._delivery = Delivery(engine, session, extractor, self._extraction)
-        engine.chores.append(self._delivery)
-        engine.hearers.append(self)
         self._books: Ledger | None = None
         self._loading: asyncio.Task[None] | None = None
         self._asked: set[str] = set()
@@ -60,6 +58,11 @@ class Recorder:
         self._messages: list[Heard] = []
         self._learning, self._storing = CrossLoopLock(), CrossLoopLock()
         self._writing: asyncio.Task[None] | None = None
+
+    @property
+    def delivery(self) -> Delivery:
+        """What stores the messages, and delivers queued ones."""
+        return self._delivery
 
     # StreamCapture
 

@@ -10,7 +10,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -120,6 +120,23 @@ class Query(NamedTuple):
     """The part of the text whose words count by themselves, if the rest is only background."""
 
 
+class Signal(NamedTuple):
+    """One part of a memory's relevance, for or against it."""
+
+    name: str
+    """The field of `MemoryHit` that says how much it contributed."""
+    description: str
+    weight: str | None
+    """The field of `RecallPolicy` that it is multiplied by; None for a weight of 1."""
+    sign: int
+    """1 if it speaks for the memory, -1 if against it."""
+
+
+def _signal(description: str, *, weight: str | None = None, sign: int = 1) -> Any:
+    """Return the field of a signal, which puts it into `SIGNALS`: ranked, explained, and listed by the command line."""
+    return field(default=0.0, metadata={"signal": (description, weight, sign)})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryHit:
     """One recalled memory, its score, and the parts of that score (all between 0 and 1)."""
@@ -128,23 +145,20 @@ class MemoryHit:
     score: float
     """The confidence: the weighted sum of similarity, recency and frequency."""
     similarity: float
-    """The relevance: the sum of the parts from `cosine` to `question`, compressed to stay below 1 where it exceeds 0.8."""
+    """The relevance: the sum of its signals from `cosine` to `question`, compressed to stay below 1 where it exceeds 0.8."""
     recency: float
     frequency: float
-    cosine: float = 0.0
-    """Similarity of meaning, by the embedding."""
-    keywords: float = 0.0
-    """Added because the memory holds the question's words."""
-    session: float = 0.0
-    """Added because its whole session holds them."""
-    neighbours: float = 0.0
-    """Added because the memories next to it in its session are similar."""
-    speaker: float = 0.0
-    """Added because the question names its speaker."""
-    particulars: float = 0.0
-    """Added because it is a message that says when, or names something."""
-    question: float = 0.0
-    """Subtracted because it is a question itself."""
+    cosine: float = _signal("Similarity of meaning, by the embedding.")
+    keywords: float = _signal("Added because the memory holds the question's words.", weight="keyword_weight")
+    session: float = _signal("Added because its whole session holds them.", weight="session_weight")
+    neighbours: float = _signal(
+        "Added because the memories next to it in its session are similar.", weight="neighbour_weight"
+    )
+    speaker: float = _signal("Added because the question names its speaker.", weight="speaker_weight")
+    particulars: float = _signal(
+        "Added because it is a message that says when, or names something.", weight="particulars_weight"
+    )
+    question: float = _signal("Subtracted because it is a question itself.", weight="question_weight", sign=-1)
     kind_bonus: float = 0.0
     """Not part of the score; added for sorting, so that preferences come before equally relevant chatter."""
     excerpt: str | None = None
@@ -162,10 +176,16 @@ class MemoryHit:
     @property
     def reasons(self) -> str:
         """The parts of its score, in words."""
-        parts = ("cosine", "keywords", "session", "neighbours", "speaker", "particulars", "question")
-        relevance = " ".join(f"{getattr(self, part):+.2f} {part}" for part in parts if getattr(self, part))
+        parts = ((signal.name, getattr(self, signal.name)) for signal in SIGNALS)
+        relevance = " ".join(f"{value:+.2f} {name}" for name, value in parts if value)
         similarity = f"similarity {self.similarity:.2f}" + (f" ({relevance})" if relevance else "")
         return f"{similarity}, recency {self.recency:.2f}, frequency {self.frequency:.2f}"
+
+
+SIGNALS = tuple(
+    Signal(field.name, *field.metadata["signal"]) for field in fields(MemoryHit) if "signal" in field.metadata
+)
+"""The parts of relevance. To add a signal, give `MemoryHit` its field, and compute it in `retrieval`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

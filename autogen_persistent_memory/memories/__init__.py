@@ -1,5 +1,6 @@
-"""The classes users make: `PersistentMemory`, `ProfileMemory`, `SessionMemory`, and the tools over them.
+"""The classes that applications use: `PersistentMemory`, `ProfileMemory`, `SessionMemory`, and `memory_tools`.
 
-They are AutoGen's `Memory` protocol and the explicit methods, over an engine. Only the top-level package, the service and the
-command line import them.
+Each implements AutoGen's `Memory` protocol and the explicit methods over an engine, and composes the engine with what records
+the conversation. The top-level package, the service and the command line import `memory`, `profile`, `session` and `tools`.
+It must never know which backend stores the memories, or how they are ranked.
 """

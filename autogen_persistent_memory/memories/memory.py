@@ -1,4 +1,4 @@
-"""Both memories as one: what most people pass to an agent."""
+"""`PersistentMemory`: profile and session together, the memory that most people pass to an agent."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from ..core.records import MemoryRecord, SessionInfo, new_session_name
 from ..extraction.extractor import Extractor, RuleExtractor
 from ..runtime.threads import in_thread
 from ..storage.protocol import MemoryStore
-from ..storage.stores import store_config, store_from_config
-from ..text.embeddings import Embedding, embedding_from_config
-from .explicit import RememberingMemory
-from .profile import ProfileMemory
-from .protocol import make_engine
+from ..text.embeddings import Embedding
+from .profile import ProfileMemory, RememberingMemory
+from .protocol import make_engine, parts_from
 from .session import SessionMemory
 
 T = TypeVar("T")
@@ -39,8 +37,8 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         store: Where it lives; by default an `EmbeddedStore` in `~/.autogen_memory`.
         embedding: How text becomes vectors; by default `MiniLMEmbedding`.
         policy: How memories are chosen and shown.
-        extractor: How facts are drawn from what is said: by default a `RuleExtractor`; None for not at all.
-        capture: Whether conversations are stored, and facts drawn from them.
+        extractor: Draws facts from what is said: by default a `RuleExtractor`; None for no extraction.
+        capture: Whether to store conversations and draw facts from them.
 
     Raises:
         NamespaceError: The namespace or the session name is malformed.
@@ -53,6 +51,7 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
 
     component_config_schema = PersistentMemoryConfig
     component_provider_override = "autogen_persistent_memory.PersistentMemory"
+    _recorder: Recorder
 
     def __init__(
         self,
@@ -65,17 +64,16 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         extractor: Extractor | Literal["rules"] | None = "rules",
         capture: bool = True,
     ) -> None:
-        engine = make_engine(namespace, store, embedding, policy)
+        engine = make_engine(namespace, store, embedding, policy, self._deliver_in_background)
         if extractor is not None and extractor != "rules" and not isinstance(extractor, Extractor):
             raise ValueError(f"extractor must be an extractor such as RuleExtractor(), or None, not {extractor!r}.")
         self._given_session = None if session is None else check_session(session)
         self._extractor = RuleExtractor() if extractor == "rules" else extractor
         name = self._given_session or new_session_name(engine.clock())
-        self._recorder = Recorder(engine, name, self._extractor)
-        captured_by = self._recorder if check_flag(capture, "capture") else None
-        self._profile = ProfileMemory.on_engine(engine)
-        self._session = SessionMemory.on_engine(engine, name, captured_by)
-        super().__init__(engine, ["profile", "session"], captured_by=captured_by)
+        recorder, captures = Recorder(engine, name, self._extractor), check_flag(capture, "capture")
+        super().__init__(engine, ["profile", "session"], recorder.delivery, recorder=recorder, captures=captures)
+        self._profile = ProfileMemory.part_of(self)
+        self._session = SessionMemory.part_of(self, name, captures=captures)
 
     @property
     def _scope(self) -> str:
@@ -95,12 +93,12 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         """Pass a `run_stream()` through, and capture every message in it as it comes.
 
         Works inside `Console(...)`, for agents and teams, and together with `memory=[...]`: nothing is captured twice.
-        What cannot be stored or saved never breaks the stream.
+        A failure to store or save never breaks the stream.
 
         Args:
-            stream: What `agent.run_stream(...)` or `team.run_stream(...)` gives.
-            save: The team or agent whose state is to be saved in the session, a team after every turn, so that
-                `session.load(team)` goes on even after the process was killed.
+            stream: What `agent.run_stream(...)` or `team.run_stream(...)` returns.
+            save: The team or agent whose state to save in the session, a team after every turn, so that
+                `session.load(team)` works even after the process was killed.
 
         Example:
             `await Console(memory.observe(team.run_stream(task="..."), save=team))`
@@ -115,51 +113,44 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
                     yield item
 
     async def extract(self, messages_or_text: Transcript, source: str | None = None) -> list[MemoryRecord]:
-        """Feed a finished transcript through capture and extraction; the facts that were found.
+        """Feed a finished transcript through capture and extraction; return the facts that were found.
 
         Args:
             messages_or_text: A text, or messages of AutoGen in order, such as those of a `TaskResult`.
-            source: Who said it, where the messages do not tell; by default the user.
+            source: The speaker, where the messages do not name one; by default the user.
 
         Raises:
-            ValueError: Something in it is neither a text nor a message.
+            ValueError: It has an item that is neither a text nor a message.
         """
         names = self.policy.user_sources
         speaker = optional_text(source, "source") or (_USER if _USER in names or not names else min(names))
         said = await in_thread(lambda: transcript(messages_or_text, speaker))
         return await self._recorder.tell(said, people_in(messages_or_text))
 
-    async def close(self) -> None:
-        """Flush and let go of the store. The memory opens itself again when it is used again."""
-        if self._captured_by is None:
-            await self._recorder.leave()
-        await super().close()
-
     async def sessions(self) -> list[SessionInfo]:
-        """All conversations of the namespace, the one that was added to last first."""
+        """Return all conversations of the namespace, the one that was added to last first."""
         return await self._engine.sessions()
 
     async def delete_session(self, name: str) -> int:
-        """Delete a conversation for good: its messages and its saved state; how many messages are gone.
+        """Delete a conversation for good, its messages and its saved state; return how many messages are gone.
 
-        What was learned from it stays; `forget(session=name)` deletes that, too.
+        The facts drawn from it stay; `forget(session=name)` deletes those, too.
         """
-        return await self._engine.clear_session(check_session(name))
+        session = check_session(name)
+        async with self._forgetting():
+            return await self._engine.clear_session(session)
 
     async def clear(self) -> None:
         """Delete the whole namespace for good: profile, history, values, and all sessions."""
-        if self._captured_by is not None:
-            await self._captured_by.catch_up()
-            self._captured_by.drop()
+        await self._catch_up()
+        self._recorder.drop()
+        await self._delivery.finish()
         await self._engine.clear()
 
     def _to_config(self) -> PersistentMemoryConfig:
         return PersistentMemoryConfig(
-            namespace=self.namespace,
+            **self._common_config(),
             session=self._given_session,
-            store=store_config(self._engine.store),
-            embedding=self._engine.embedding.config,
-            policy=self.policy,
             extractor=self._extractor.config if self._extractor else NoExtractorConfig(),
             capture=self._captured_by is not None,
         )
@@ -168,12 +159,7 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
     def _from_config(cls, config: PersistentMemoryConfig) -> Self:
         from ..extraction.model_extraction import extractor_from_config
 
+        extractor = extractor_from_config(config.extractor)
         return cls(
-            config.namespace,
-            session=config.session,
-            store=store_from_config(config.store),
-            embedding=embedding_from_config(config.embedding),
-            policy=config.policy,
-            extractor=extractor_from_config(config.extractor),
-            capture=config.capture,
+            config.namespace, session=config.session, **parts_from(config), extractor=extractor, capture=config.capture
         )

@@ -1,4 +1,4 @@
-"""AutoGen's `Memory` protocol over an engine: what the three memories have in common."""
+"""AutoGen's `Memory` protocol over an engine: the common part of the three memories."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 import logging
 import math
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from autogen_core.model_context import ChatCompletionContext
 from typing_extensions import Self
 
 from ..conversation.block import break_words, paste
+from ..conversation.delivery import Delivery
 from ..conversation.recorder import Recorder
 from ..conversation.session_recap import Recap
 from ..conversation.turn import Turn
@@ -29,29 +31,34 @@ from ..core.checks import (
     encode_json,
     require_text,
 )
-from ..core.errors import PersistentMemoryError
+from ..core.component_configs import ProfileMemoryConfig
 from ..core.policy import RecallPolicy
 from ..core.records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, draft, select, utc_now
 from ..retrieval.engine import Engine
-from ..runtime.deadlines import CLOSING_SECONDS, within
+from ..runtime.deadlines import CLOSING_SECONDS
 from ..runtime.threads import in_thread_if_long
-from ..storage.availability import automatic
 from ..storage.protocol import MemoryStore, TableName
-from ..storage.stores import EmbeddedStore
-from ..text.embeddings import Embedding, MiniLMEmbedding
+from ..storage.stores import EmbeddedStore, store_config, store_from_config
+from ..text.embeddings import Embedding, MiniLMEmbedding, embedding_from_config
 
 logger = logging.getLogger("autogen_persistent_memory")
 
 T = TypeVar("T")
 _SPARE = 10
-"""How many more hits are looked at than a recall returns, for those that tell the same."""
+"""How many more hits are looked at than a recall returns, in place of those that repeat others."""
+_ANYTHING: Any = object()
+"""The query of `recall()` that means nothing in particular: it finds the newest and most used memories."""
 _QUERY_KEYWORDS = ("limit", "kinds", "tags", "session", "min_score", "max_tokens", "at", "reinforce")
 
 
 def make_engine(
-    namespace: str, store: MemoryStore | None, embedding: Embedding | None, policy: RecallPolicy | None
+    namespace: str,
+    store: MemoryStore | None,
+    embedding: Embedding | None,
+    policy: RecallPolicy | None,
+    housekeeping: Callable[[], Awaitable[None]],
 ) -> Engine:
-    """The engine of a memory, with the defaults filled in. Does no I/O."""
+    """Return the engine of a memory, with the defaults filled in. Does no I/O."""
     if policy is not None and not isinstance(policy, RecallPolicy):
         raise ValueError(f"policy must be a RecallPolicy, not {type(policy).__name__}.")
     if store is not None and not (hasattr(store, "connect") and hasattr(store, "config")):
@@ -64,37 +71,63 @@ def make_engine(
         embedding or MiniLMEmbedding(),
         policy or RecallPolicy(),
         clock=utc_now,
+        housekeeping=housekeeping,
     )
 
 
+def parts_from(config: ProfileMemoryConfig) -> dict[str, Any]:
+    """Return the arguments that all memories take, from the configuration of one."""
+    return {
+        "store": store_from_config(config.store),
+        "embedding": embedding_from_config(config.embedding),
+        "policy": config.policy,
+    }
+
+
 class EngineMemory(Memory):
-    """A memory that recalls from some tables of an engine, stores on the first of them, and may capture what is said."""
+    """A memory that recalls from some tables of an engine, stores on the first of them, and may capture what is said.
+
+    Args:
+        engine: The engine, which several memories may share.
+        tables: The tables it recalls from.
+        delivery: What delivers messages that were queued for the store.
+        recorder: What captures the conversation; it stores what it heard before anything is forgotten or closed.
+        captures: Whether the agents that have this memory are recorded.
+        session: The only session it recalls from.
+        recap: What tells agents how the session went before they joined.
+    """
 
     def __init__(
         self,
         engine: Engine,
         tables: Sequence[TableName],
+        delivery: Delivery,
         *,
+        recorder: Recorder | None = None,
+        captures: bool = False,
         session: str | None = None,
-        captured_by: Recorder | None = None,
         recap: Recap | None = None,
     ) -> None:
         self._engine = engine
         self._tables = tuple(tables)
+        self._delivery = delivery
+        self._recorder = recorder
+        self._captured_by = recorder if captures else None
         self._only_session = session
+        self._recap = recap
         store = engine.store.config.model_dump_json()
         identity = "\n".join((type(self).__name__, store, engine.namespace, session or ""))
         block_id = hashlib.sha256(identity.encode()).hexdigest()[:12]
-        self._captured_by = captured_by
-        self._recap = recap
-        self._turn = Turn(engine, self._tables, Selection(session=session), block_id, listener=captured_by, recap=recap)
+        self._turn = Turn(
+            engine, self._tables, Selection(session=session), block_id, listener=self._captured_by, recap=recap
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._scope}, store={self._engine.store!r})"
 
     @property
     def _scope(self) -> str:
-        """Whose memory it is, as its constructor is told."""
+        """The arguments of its constructor that say whose memory it is."""
         return repr(self.namespace)
 
     @property
@@ -123,22 +156,22 @@ class EngineMemory(Memory):
     ) -> MemoryQueryResult:
         """Recall, in AutoGen's terms. Takes the keywords of `recall()`: limit, kinds, tags, session, min_score, …
 
-        A blank query means nothing in particular: it gives the newest and most used memories.
+        A blank query returns the newest and most used memories.
 
-        Each result's metadata is the caller's own, and over it `id`, `score`, `kind`, `created_at` and more as plain
+        Each result has the metadata of the caller, and over it `id`, `score`, `kind`, `created_at` and more as plain
         strings and numbers.
 
         Raises:
-            ValueError: A keyword is unknown or its value is no good.
+            ValueError: A keyword is unknown or its value is invalid.
             asyncio.CancelledError: The token was cancelled.
         """
         check_keywords(kwargs, "query()")
-        asked = query.content if isinstance(query, MemoryContent) else query
+        asked: Any = query.content if isinstance(query, MemoryContent) else query
         if isinstance(asked, str) and not asked.strip():
-            work = self._find(None, **kwargs)
-        else:
-            work = self.recall(_stored_form(query)[0] if isinstance(query, MemoryContent) else query, **kwargs)
-        found = await cancellable(work, cancellation_token)
+            asked = _ANYTHING
+        elif isinstance(query, MemoryContent):
+            asked, _ = _stored_form(query)
+        found = await cancellable(self.recall(asked, **kwargs), cancellation_token)
         return MemoryQueryResult(results=[to_content(hit) for hit in found.hits])
 
     async def recall(
@@ -158,51 +191,29 @@ class EngineMemory(Memory):
 
         Args:
             query: The question.
-            limit: At most so many memories; by default `policy.limit` (5).
+            limit: How many memories to return at most; by default `policy.limit` (5).
             kinds: Only memories of these kinds.
             tags: Only memories with all of these tags.
             session: Only memories from this session; by default from all.
             min_score: Only memories of at least this confidence; by default there is no threshold.
             max_tokens: Only as many as fit into this budget.
-            at: What was believed at this time.
+            at: Recall what was believed at this time.
             reinforce: Count the memories found as used, as injection does.
 
         Raises:
-            ValueError: An argument is no good.
+            ValueError: An argument is invalid.
             PersistentMemoryError: The memories could not be searched.
         """
-        return await self._find(
-            require_text(query, "query"),
-            limit=limit,
-            kinds=kinds,
-            tags=tags,
-            session=session,
-            min_score=min_score,
-            max_tokens=max_tokens,
-            at=at,
-            reinforce=reinforce,
-        )
-
-    async def _find(
-        self,
-        query: str | None,
-        *,
-        limit: int | None = None,
-        kinds: Sequence[str] | None = None,
-        tags: Sequence[str] | None = None,
-        session: str | None = None,
-        min_score: float | None = None,
-        max_tokens: int | None = None,
-        at: datetime | None = None,
-        reinforce: bool = False,
-    ) -> Recall:
+        is_blank = query is _ANYTHING
+        if not is_blank:
+            require_text(query, "query")
         counts_as_use = check_flag(reinforce, "reinforce")
         count = self.policy.limit if limit is None else check_count(limit, "limit")
         least = 0.0 if min_score is None else check_share(min_score, "min_score")
         budget = None if max_tokens is None else check_count(max_tokens, "max_tokens")
         selection = self._within_scope(select(kinds=kinds, tags=tags, session=session))
         then = check_time(at, "at")
-        if query is None:
+        if is_blank:
             hits = await self._engine.browse(self._tables, limit=count + _SPARE, selection=selection, at=then)
         else:
             hits = await self._engine.recall(query, self._tables, limit=count + _SPARE, selection=selection, at=then)
@@ -210,20 +221,20 @@ class EngineMemory(Memory):
         block = await in_thread_if_long(_length(found), lambda: paste(found, count, budget, self.policy))
         if counts_as_use:
             self._engine.reinforce(block.hits)
-        return Recall(query=query or "", hits=block.hits, text=block.text)
+        return Recall(query="" if is_blank else query, hits=block.hits, text=block.text)
 
     def _within_scope(self, selection: Selection) -> Selection:
         if self._only_session is not None and selection.session not in (None, self._only_session):
             raise ValueError(
-                f"This memory is of the session {self._only_session!r} alone, not of {selection.session!r}."
+                f"This memory is of the session {self._only_session!r} alone, not of {selection.session!r}; leave session out."
             )
         return selection._replace(session=self._only_session or selection.session)
 
     async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
-        """Show the model what is relevant to what the user asks, as one block that is replaced each turn.
+        """Show the model the memories that are relevant to the user's question, as one block that is replaced each turn.
 
-        Called by AutoGen before every turn. Never raises (but see `policy.strict`), never waits longer for memory than
-        `policy.deadline` (and `policy.opening_deadline` once, for a local store and model to open).
+        AutoGen calls it before every turn. It never raises (but see `policy.strict`), and never waits longer for memory
+        than `policy.deadline` (and `policy.opening_deadline` once, for a local store and model to open).
         """
         hits = await self._turn.update(model_context)
         words = self.policy.guard_words
@@ -231,54 +242,81 @@ class EngineMemory(Memory):
         return UpdateContextResult(memories=MemoryQueryResult(results=guarded))
 
     async def flush(self) -> None:
-        """Wait until everything that was said is stored, the last replies included, and what is expired is deleted.
+        """Wait until everything that was said is stored, the last replies included, and expired memories are deleted.
 
-        Models that draw facts from it or summarise it get ten seconds more, and then go on in the background.
+        Models that draw facts from it or summarise it get ten seconds more, and then continue in the background.
 
         Raises:
-            PersistentMemoryError: It cannot be stored now. It is kept, and tried again.
+            PersistentMemoryError: It cannot be stored now. It is kept and retried.
         """
-        if self._captured_by is not None:
-            await self._captured_by.catch_up()
-        await self._engine.flush()
+        await self._catch_up()
+        await self._settle()
         if not await self._read(CLOSING_SECONDS):
             logger.warning(
-                "What was said is stored, but models have not read all of it within %g s; that goes on in the background.",
+                "What was said in %r is stored, but models have not read all of it within %g s; they continue in the background.",
+                self.namespace,
                 CLOSING_SECONDS,
             )
 
     async def close(self) -> None:
-        """Flush and let go of the store. The memory opens itself again when it is used again."""
+        """Flush, and close the store. The memory opens it again when it is used again."""
+        engine = self._engine
         try:
-            with automatic():
-                await within(CLOSING_SECONDS, self._take_in())
-        except (PersistentMemoryError, asyncio.TimeoutError) as error:
-            reason = str(error) or "it took too long"
-            self._engine.log_trouble("Not everything that was said could be stored and read before closing: %s", reason)
+            failure = "Not everything that was said could be stored and read before closing: %s"
+            await engine.before_closing(self._catch_up_and_read(), failure)
         finally:
-            if self._captured_by is not None:
-                await self._captured_by.keep()
-                await self._captured_by.leave()
+            if self._recorder is not None:
+                await self._recorder.keep()
+                await self._recorder.leave()
             if self._recap is not None:
                 await self._recap.leave()
-            await self._engine.close()
+            try:
+                failure = "Memory could not do its housekeeping before closing: %s"
+                await engine.before_closing(self._settle(), failure)
+            finally:
+                await self._delivery.leave()
+                await engine.close()
 
-    async def _take_in(self) -> None:
-        if self._captured_by is not None:
-            await self._captured_by.catch_up()
+    async def _catch_up(self) -> None:
+        """Store all that was heard."""
+        if self._recorder is not None:
+            await self._recorder.catch_up()
+
+    async def _catch_up_and_read(self) -> None:
+        await self._catch_up()
         await self._read()
 
+    async def _settle(self) -> None:
+        """Deliver what is queued, write what is pending, and delete what has expired."""
+        if self._engine.is_in_use:
+            await self._delivery.finish()
+            await self._engine.flush()
+
     async def _read(self, seconds: float = math.inf) -> bool:
-        """Let models read what was said, and wait so long for them; whether they have."""
-        readers = [reader for reader in (self._captured_by, self._recap) if reader is not None]
+        """Let models read what was said, and wait this long for them; return whether they have."""
+        readers = [reader for reader in (self._recorder, self._recap) if reader is not None]
         return all([await reader.read(seconds) for reader in readers])
 
-    async def open(self) -> None:
-        """Open the memory now rather than on first use, so that what is wrong with its setup ends the program at start-up.
+    async def _deliver_in_background(self) -> None:
+        """Deliver queued messages as part of the engine's housekeeping."""
+        await self._delivery.begin()
 
-        `async with` does the same. What is open already is not opened again. A server that cannot be reached within
-        `policy.deadline`, or an embedding that cannot be loaded for now, is only a warning: agents go on without memory until
-        it is there.
+    @asynccontextmanager
+    async def _forgetting(self, *, dry_run: bool = False) -> AsyncIterator[None]:
+        """Store what was heard before something is deleted, so that it cannot come back, and do not learn from it after."""
+        if not dry_run:
+            await self._catch_up()
+        await self._delivery.finish()
+        yield
+        if self._recorder is not None and not dry_run:
+            await self._recorder.look_again()
+
+    async def open(self) -> None:
+        """Open the memory now rather than on first use, so that an error in its setup ends the program at start-up.
+
+        `async with` does the same. A memory that is open is not opened again. A server that cannot be reached within
+        `policy.deadline`, or an embedding that cannot be loaded for now, is only a warning: agents continue without memory
+        until it is there.
 
         Raises:
             StoreLockedError: Another process has the folder.
@@ -298,16 +336,26 @@ class EngineMemory(Memory):
     def _draft(self, content: str, **fields: Any) -> Draft:
         return draft(content, **fields)
 
+    def _common_config(self) -> dict[str, Any]:
+        """Return the fields that the configurations of all memories have."""
+        engine = self._engine
+        return {
+            "namespace": engine.namespace,
+            "store": store_config(engine.store),
+            "embedding": engine.embedding.config,
+            "policy": engine.policy,
+        }
+
 
 def check_keywords(given: Mapping[str, object], what: str) -> None:
-    """Refuse keywords that `recall()` does not take."""
+    """Raise a ValueError for keywords that `recall()` does not take."""
     unknown = [keyword for keyword in given if keyword not in _QUERY_KEYWORDS]
     if unknown:
-        raise ValueError(f"{what} knows no {', '.join(unknown)}; it takes {', '.join(_QUERY_KEYWORDS)}.")
+        raise ValueError(f"{what} does not take {', '.join(unknown)}; it takes {', '.join(_QUERY_KEYWORDS)}.")
 
 
 def to_content(hit: MemoryHit) -> MemoryContent:
-    """A hit as AutoGen's `MemoryContent`."""
+    """Return a hit as AutoGen's `MemoryContent`."""
     record = hit.record
     ours = {
         "id": record.id,
@@ -335,7 +383,7 @@ def _length(hits: Sequence[MemoryHit]) -> int:
 
 
 def _stored_form(content: MemoryContent) -> tuple[str, str]:
-    """The text that is stored for a content, and its MIME type."""
+    """Return the text that is stored for a content, and its MIME type."""
     if not isinstance(content, MemoryContent):
         raise ValueError(f"Give a MemoryContent, not a {type(content).__name__}.")
     given = content.mime_type
@@ -357,7 +405,7 @@ def _stored_form(content: MemoryContent) -> tuple[str, str]:
 
 
 def _guarded(content: MemoryContent, words: Sequence[str]) -> MemoryContent:
-    """A copy for AutoGen's event, whose text AutoGen's text terminations search for words such as TERMINATE."""
+    """Return a copy for AutoGen's event, in which its text terminations find no word such as TERMINATE."""
 
     def guard(value: Any) -> Any:
         if isinstance(value, str):
@@ -374,7 +422,7 @@ def _guarded(content: MemoryContent, words: Sequence[str]) -> MemoryContent:
 
 
 async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken | None) -> T:
-    """The result of the work, unless the token is cancelled first."""
+    """Return the result of the work, unless the token is cancelled first."""
     if token is None:
         return await work
     if token.is_cancelled():

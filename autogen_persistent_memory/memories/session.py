@@ -1,4 +1,4 @@
-"""Short-term memory."""
+"""Short-term memory: one conversation, and the saved state of its team or agent."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from autogen_core import Component
 from autogen_core.models import ChatCompletionClient
 from typing_extensions import Self
 
+from ..conversation.delivery import Delivery
 from ..conversation.recorder import Recorder
 from ..conversation.session_recap import Recap
 from ..conversation.team_resume import Resumable, Saving, State, restore, state_at_rest, to_text
@@ -20,26 +21,25 @@ from ..extraction.model_clients import check_client, dump_client, load_client
 from ..retrieval.engine import Engine
 from ..runtime.threads import in_thread
 from ..storage.protocol import MemoryStore
-from ..storage.stores import store_config, store_from_config
-from ..text.embeddings import Embedding, embedding_from_config
-from .protocol import EngineMemory, make_engine
+from ..text.embeddings import Embedding
+from .protocol import EngineMemory, make_engine, parts_from
 
 
 class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
-    """Short-term memory: one conversation, message by message, and the state of who takes part in it.
+    """Short-term memory: one conversation, message by message, and the saved state of its team or agent.
 
-    Passed to an agent, it captures what is said, and tells an agent that was not there, in a new process for instance, how
-    the conversation ended and what was said before that, in short.
+    Passed to an agent, it captures what is said. An agent that was not there, such as one in a new process, is told how the
+    conversation ended, and a summary of what was said before.
 
     Args:
         namespace: Whose memory it is.
-        session: Which conversation. The same name in a new process goes on with the same conversation.
+        session: Which conversation. The same name in a new process continues the same conversation.
         store: Where it lives; by default an `EmbeddedStore` in `~/.autogen_memory`.
         embedding: How text becomes vectors; by default `MiniLMEmbedding`.
         policy: How memories are chosen and shown.
-        capture: Whether what agents with this memory hear and say is stored.
+        capture: Whether to store what the agents with this memory hear and say.
         summarizer: A model that summarises, in the background, what was said before the last messages; without one the
-            summary is made of sentences that were said.
+            summary consists of sentences that were said.
 
     Raises:
         NamespaceError: The namespace or the session name is malformed.
@@ -59,29 +59,33 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         capture: bool = True,
         summarizer: ChatCompletionClient | None = None,
     ) -> None:
-        engine = make_engine(namespace, store, embedding, policy)
+        engine = make_engine(namespace, store, embedding, policy, self._deliver_in_background)
         recorder = Recorder(engine, check_session(session), extractor=None)
         model = None if summarizer is None else check_client(summarizer, "summarizer")
-        self._start(engine, session, recorder if check_flag(capture, "capture") else None, model)
+        self._start(engine, session, recorder.delivery, recorder, check_flag(capture, "capture"), model)
 
     @classmethod
-    def on_engine(cls, engine: Engine, session: str, captured_by: Recorder | None = None) -> Self:
-        """A session that shares an engine with others."""
-        memory = cls.__new__(cls)
-        memory._start(engine, session, captured_by)
-        return memory
+    def part_of(cls, memory: EngineMemory, session: str, *, captures: bool = False) -> Self:
+        """Return a session of a memory, on the same engine and with the same recorder."""
+        part = cls.__new__(cls)
+        part._start(memory._engine, session, memory._delivery, memory._recorder, captures)
+        return part
 
     def _start(
         self,
         engine: Engine,
         session: str,
-        captured_by: Recorder | None,
+        delivery: Delivery,
+        recorder: Recorder | None,
+        captures: bool,
         summarizer: ChatCompletionClient | None = None,
     ) -> None:
         self._session = session
         self._summarizer = summarizer
         recap = Recap(engine, session, summarizer)
-        EngineMemory.__init__(self, engine, ["session"], session=session, captured_by=captured_by, recap=recap)
+        EngineMemory.__init__(
+            self, engine, ["session"], delivery, recorder=recorder, captures=captures, session=session, recap=recap
+        )
 
     @property
     def _scope(self) -> str:
@@ -93,7 +97,7 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         return self._session
 
     async def append(self, source: str, text: str, at: datetime | None = None) -> MemoryRecord:
-        """Add a message to the conversation; if it was captured a moment ago, the message that is there.
+        """Add a message to the conversation, and return its record; if it was just captured, return that one.
 
         Args:
             source: Who said it.
@@ -107,14 +111,14 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         return record
 
     async def messages(self, limit: int | None = None) -> list[MemoryRecord]:
-        """The messages of the conversation, oldest first; with a limit the last so many."""
+        """Return the messages of the conversation, oldest first; with a limit only the last ones."""
         count = None if limit is None else check_count(limit, "limit")
         newest_first = await self._engine.select(Selection(session=self._session), ["session"])
         messages = in_order(newest_first)
         return messages if count is None else messages[-count:]
 
     async def save(self, team_or_agent: Resumable) -> None:
-        """Save the state of a team or an agent, so that `load()` can go on with it in another process.
+        """Save the state of a team or an agent, so that `load()` can restore it in another process.
 
         Raises:
             PersistentMemoryError: It is running; `PersistentMemory.observe(stream, save=team)` saves it as it runs.
@@ -122,14 +126,14 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         await self._keep(await state_at_rest(team_or_agent))
 
     def saving(self, team_or_agent: Resumable) -> Saving:
-        """Saves a team or an agent as it runs, for as long as an `async with` block lasts."""
+        """Return a context manager that saves a team or an agent as it runs."""
         return Saving(team_or_agent, self._keep, self.policy.deadline)
 
     async def load(self, team_or_agent: Resumable) -> bool:
-        """Restore the state saved last into a team or agent built the same way; whether there was one.
+        """Restore the state saved last into a team or agent built the same way; return whether there was one.
 
-        A team that was stopped in the middle goes on by `run_stream()` without a task. AutoGen's termination conditions
-        are no part of a team's state: they count anew.
+        A team that was stopped in the middle continues by `run_stream()` without a task. AutoGen's termination conditions
+        are not part of a team's state: they restart.
 
         Raises:
             PersistentMemoryError: The state does not fit this team or agent, which stays as it is.
@@ -148,30 +152,23 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
 
     async def clear(self) -> None:
         """Delete this conversation for good: its messages and its saved state. Other sessions stay."""
-        await self._engine.clear_session(self._session)
+        async with self._forgetting():
+            await self._engine.clear_session(self._session)
 
     def _draft(self, content: str, **fields: Any) -> Draft:
         return draft(content, kind="interaction", session=self._session, is_message=True, **fields)
 
     def _to_config(self) -> SessionMemoryConfig:
         return SessionMemoryConfig(
-            namespace=self.namespace,
+            **self._common_config(),
             session=self._session,
-            store=store_config(self._engine.store),
-            embedding=self._engine.embedding.config,
-            policy=self.policy,
             capture=self._captured_by is not None,
             summarizer=None if self._summarizer is None else dump_client(self._summarizer),
         )
 
     @classmethod
     def _from_config(cls, config: SessionMemoryConfig) -> Self:
+        summarizer = None if config.summarizer is None else load_client(config.summarizer, "the session")
         return cls(
-            config.namespace,
-            config.session,
-            store=store_from_config(config.store),
-            embedding=embedding_from_config(config.embedding),
-            policy=config.policy,
-            capture=config.capture,
-            summarizer=None if config.summarizer is None else load_client(config.summarizer, "the session"),
+            config.namespace, config.session, **parts_from(config), capture=config.capture, summarizer=summarizer
         )

@@ -1,4 +1,4 @@
-"""What a new statement does to what is known: restate it, replace it, or stand beside it. Pure functions."""
+"""Resolve a new statement against the known ones: it restates one, replaces one, or is added. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ..text.words import statement
 
 
 class Resolved(NamedTuple):
-    """What has to be written so that the newcomers are known."""
+    """What to write for some new records."""
 
     new: list[MemoryRecord]
     changed: list[MemoryRecord]
     outcome: list[MemoryRecord]
-    """For each newcomer the record it became: itself, or the one it restated."""
+    """For each new record what it became: itself, or the known one that it restated."""
 
 
 def resolve(
-    newcomers: Sequence[MemoryRecord],
+    new: Sequence[MemoryRecord],
     known: Iterable[MemoryRecord],
     now: datetime,
     ends: Mapping[str, Callable[[MemoryRecord], bool]] = {},
 ) -> Resolved:
-    """Take in newcomers, in order, beside the known records that might say the same or have the same key.
+    """Resolve new records, in order, against the known records that might say the same or have the same key.
 
-    Those that are known by their id already change nothing. `ends` tells for the id of a newcomer what it puts an end to.
+    A new record whose id is known changes nothing. `ends` accepts, by the id of a new record, the memories that it ends.
     """
     before = {record.id: record for record in known}
     after = dict(before)
@@ -40,7 +40,7 @@ def resolve(
     for record in before.values():
         saying[_stated(record)].append(record.id)
     outcome: list[str] = []
-    for newcomer in newcomers:
+    for newcomer in new:
         if newcomer.id in after:
             outcome.append(newcomer.id)
             continue
@@ -66,7 +66,7 @@ def resolve(
 
 
 def successions(record: MemoryRecord, known: Iterable[MemoryRecord], now: datetime) -> list[MemoryRecord]:
-    """What becomes of the known statements under the key of a record that was given it just now."""
+    """Return the records that change because a record was just given its key."""
     others = {other.id: other for other in known if other.id != record.id}
     linked = [] if record.key is None else _linked(record.key, [*others.values(), record], now)
     return [other for other in linked if other != others.get(other.id, record)]
@@ -75,7 +75,7 @@ def successions(record: MemoryRecord, known: Iterable[MemoryRecord], now: dateti
 def _ended(
     by: MemoryRecord, records: Iterable[MemoryRecord], is_over: Callable[[MemoryRecord], bool]
 ) -> list[MemoryRecord]:
-    """The memories that are over by a statement, marked as superseded by it."""
+    """Return the memories that a statement ends, marked as superseded by it."""
     return [
         replace(record, superseded_by=by.id, superseded_at=max(by.updated_at, record.created_at))
         for record in records
@@ -87,11 +87,16 @@ def _ended(
     ]
 
 
-def newest_of_each_key(records: Sequence[MemoryRecord]) -> Sequence[MemoryRecord]:
-    """One record for each key, and for each id: the newer statement counts.
+def newest_first(records: Iterable[MemoryRecord]) -> list[MemoryRecord]:
+    """Return the records by when they were last stated, the newest first."""
+    return sorted(records, key=lambda record: (record.updated_at, record.sequence or 0), reverse=True)
 
-    There are two where a crash came between writing one and marking the other, and among what was believed at a past
-    time where a statement was made again later.
+
+def newest_of_each_key(records: Sequence[MemoryRecord]) -> Sequence[MemoryRecord]:
+    """Return one record for each key, and for each id: the newer statement.
+
+    There are two after a crash between writing one and marking the other, and among what was believed at a past time if a
+    statement was made again later.
     """
     slots = [record.id if record.key is None else (record.key,) for record in records]
     if len(set(slots)) == len(records):
@@ -110,7 +115,7 @@ def _stated(record: MemoryRecord) -> tuple[str, ...]:
 
 
 def _is_restated(known: MemoryRecord, newcomer: MemoryRecord) -> bool:
-    """Whether a newcomer that makes the same statement is the same memory: by the same speaker, for the same slot."""
+    """Return whether a new record with the same statement is the same memory: by the same speaker, under the same key."""
     return (
         "interaction" not in (known.kind, newcomer.kind)
         and known.superseded_by is None
@@ -125,7 +130,7 @@ def _agree(one: str | None, other: str | None) -> bool:
 
 
 def _merged(known: MemoryRecord, again: MemoryRecord, now: datetime) -> MemoryRecord:
-    """The known record, stated again. Its wording stays; where both say something else of it, the later one counts."""
+    """Return the known record, stated again. Its wording stays; where other fields differ, the later one counts."""
     older, later = sorted((known, again), key=lambda record: record.updated_at)
     pinned = known.pinned or again.pinned
     lasting = pinned or known.expires_at is None or again.expires_at is None
@@ -151,9 +156,9 @@ def _merged(known: MemoryRecord, again: MemoryRecord, now: datetime) -> MemoryRe
 
 
 def _linked(key: str, records: Iterable[MemoryRecord], now: datetime) -> list[MemoryRecord]:
-    """The statements under a key, each but the newest marked as superseded by the next one.
+    """Return the statements under a key, each but the newest marked as superseded by the next one.
 
-    Left out are expired ones, and those whose successor was forgotten: nothing new may hang on them.
+    Expired ones are left out, and those whose successor was forgotten: they must not be linked again.
     """
     told = {record.id: record for record in records if record.key == key}
     chain = [
@@ -162,7 +167,7 @@ def _linked(key: str, records: Iterable[MemoryRecord], now: datetime) -> list[Me
         if (record.superseded_by is None or record.superseded_by in told)
         and (record.expires_at is None or record.expires_at > now)
     ]
-    chain.sort(key=lambda record: record.updated_at)  # stable: of two equally old ones the later newcomer wins
+    chain.sort(key=lambda record: record.updated_at)  # stable: of two equally old ones the later one wins
     return [
         replace(older, superseded_by=newer.id, superseded_at=max(newer.updated_at, older.created_at))
         for older, newer in pairwise(chain)

@@ -1,4 +1,4 @@
-"""Which hits say something that the ones before them do not. Pure functions."""
+"""Drop and defer hits that repeat the ones before them. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..text.words import statement, terms
 from .ranking import relevance
 
 _LIKENESS_COSTS = 0.2
-"""What a hit loses if it has all its words in common with one chosen before: as much as what is clearly less relevant."""
+"""What a hit loses if it has all its words in common with one chosen before: then a clearly less relevant one is preferred."""
 _LONG = 2_000
 _COMPARED = 60
 _FILLERS = frozenset(("really", "actually", "definitely", "absolutely", "totally", "quite", "also"))
@@ -20,11 +20,10 @@ _SAME_PERSON = {"the": "", "i": "", "user": "", "my": "", "user's": "", "am": "i
 
 
 def varied(hits: Iterable[MemoryHit], wanted: int) -> list[MemoryHit]:
-    """The hits, the most relevant first, without repetitions.
+    """Return the hits, the most relevant first, without repetitions.
 
-    Among twice as many as are wanted, one that is much like another comes after those that are nearly as relevant and say
-    something else. It repeats the other if it is the same statement, but for who is called what and for fillers, from the
-    same speaker.
+    Among the first 2 * `wanted`, a hit that is much like another comes after those that are nearly as relevant and say
+    something else. A repetition is the same statement by the same speaker, apart from grammatical person and fillers.
     """
     left = _distinct(sorted(hits, key=relevance, reverse=True))
     worth = [relevance(hit) for hit in left]
@@ -42,7 +41,7 @@ def varied(hits: Iterable[MemoryHit], wanted: int) -> list[MemoryHit]:
 
 
 def told_once(hits: Sequence[MemoryHit]) -> list[MemoryHit]:
-    """Return the hits without a message that facts among them cover, or else without the facts that it tells.
+    """Return the hits without messages that facts among them cover, and without facts that a remaining message tells.
 
     A message that stays takes the place of the best of its facts.
     """
@@ -69,7 +68,7 @@ def _still_tells(message: MemoryHit, fact: str) -> bool:
 
 
 def first_told_once(hits: Sequence[MemoryHit], wanted: int) -> Sequence[MemoryHit]:
-    """Return the first of the hits, as many as it takes for `told_once` to leave as many as are wanted."""
+    """Return as many of the first hits as it takes for `told_once` to leave the wanted number."""
     size = fitting = min(wanted, len(hits))
     while True:
         left = len(told_once(hits[:size]))
@@ -80,7 +79,7 @@ def first_told_once(hits: Sequence[MemoryHit], wanted: int) -> Sequence[MemoryHi
 
 
 def _distinct(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
-    """The hits without those that state what one before them does; a fact takes the place of a message that states it."""
+    """Return the hits without those that state what an earlier one does; a fact takes the place of such a message."""
     kept: list[MemoryHit] = []
     stating: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     for hit in hits:
@@ -95,7 +94,7 @@ def _distinct(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
 
 
 def _may_be_one(one: MemoryRecord, other: MemoryRecord) -> bool:
-    """Return whether two who state the same may be the same speaker."""
+    """Return whether two records with the same statement may be of the same speaker."""
     return one.source is None or other.source is None or one.source == other.source
 
 
@@ -106,7 +105,7 @@ def _vocabulary(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=2048)
 def in_any_person(content: str) -> tuple[str, ...]:
-    """Return what a text states of the user or of who speaks, the same in the first and the third person."""
+    """Return what a text states of the user, the same in the first and the third person."""
     words = [_SAME_PERSON.get(word.lower(), word) for word in statement(content)]
     words = [word for word in words if word and word.lower() not in _FILLERS]
     if words and words[0].endswith("s") and words[0].islower():
@@ -115,6 +114,6 @@ def in_any_person(content: str) -> tuple[str, ...]:
 
 
 def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
-    """The share of their words that both have."""
+    """Return the share of their words that both have."""
     common = len(one & other)
     return common / max(1, len(one) + len(other) - common)

@@ -1,4 +1,4 @@
-"""A memory corrected in its place. Pure functions."""
+"""Correct a memory in its place. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ..core.records import FACTS, JSON, MemoryRecord, check_content, listed
 
 
 class Changes(NamedTuple):
-    """What is to be different about a memory; None for what stays."""
+    """The new fields of a memory; None for those that stay."""
 
     content: str | None
     kind: str | None
     tags: tuple[str, ...] | None
     pinned: bool | None
     key: str | None
-    """Empty for none any more."""
+    """Empty to remove the key."""
 
 
 def changes(*, content: object, kind: object, tags: object, pinned: object, key: object) -> Changes:
     """Check the arguments of `edit()`.
 
     Raises:
-        ValueError: What is wrong with which argument, or that there is none.
+        ValueError: An argument is invalid, or all of them are None.
     """
     if all(value is None for value in (content, kind, tags, pinned, key)):
-        raise ValueError("edit() needs to be told what to change: content, kind, tags, pinned or key.")
+        raise ValueError("edit() needs something to change: content, kind, tags, pinned or key.")
     return Changes(
         content=None if content is None else check_content(content),
         kind=None if kind is None else check_kind(kind),
@@ -43,24 +43,24 @@ def changes(*, content: object, kind: object, tags: object, pinned: object, key:
 def edited(
     record: MemoryRecord, change: Changes, now: datetime, lifetimes: Mapping[str, timedelta | None]
 ) -> MemoryRecord:
-    """The record with its changes. One of another kind, or pinned or no longer so, lives as such a memory would from now on.
+    """Return the record with its changes. If its kind or its pin changes, its lifetime starts now.
 
     Raises:
-        PersistentMemoryError: It is a captured message, and stays as it was said; or it holds JSON, and the new content
-            does not.
+        PersistentMemoryError: It is a captured message, which stays as it was said; or it holds a JSON object, and the new
+            content does not.
     """
     is_message = record.kind == "interaction"
     if is_message and (change.content, change.kind, change.key) != (None, None, None):
         raise PersistentMemoryError(
-            f"The memory {record.id!r} is a message that was captured, and stays as it was said; only its tags and whether "
-            "it is pinned can be changed. Forget it, or remember what is right instead."
+            f"The memory {record.id!r} is a captured message, which stays as it was said; only its tags and its pin can be "
+            "changed. Forget it, or remember what is right instead."
         )
     if change.content is not None and record.mime_type == JSON:
         _check_json(record.id, change.content)
     kind = record.kind if change.kind is None else change.kind
     pinned = record.pinned if change.pinned is None else change.pinned
     lifetime = lifetimes.get(kind)
-    lives_otherwise = (kind, pinned) != (record.kind, record.pinned)
+    starts_again = (kind, pinned) != (record.kind, record.pinned)
     expires_at = None if pinned or lifetime is None else now + lifetime
     return replace(
         record,
@@ -69,13 +69,13 @@ def edited(
         tags=record.tags if change.tags is None else change.tags,
         key=record.key if change.key is None else change.key or None,
         pinned=pinned,
-        expires_at=expires_at if lives_otherwise else record.expires_at,
+        expires_at=expires_at if starts_again else record.expires_at,
         updated_at=record.updated_at if is_message else max(now, record.updated_at),
     )
 
 
 def without_fact(message: MemoryRecord, id: str) -> MemoryRecord:
-    """A message that told a fact which was corrected since: like one whose fact is gone, it is not to be believed."""
+    """Return a message without the fact that was corrected since: what it says of that fact no longer holds."""
     facts = [f"{fact} as told" if fact == id else fact for fact in listed(message, FACTS)]
     return replace(message, metadata={**message.metadata, FACTS: facts})
 

@@ -1,8 +1,8 @@
 """Keyword search over the memories of a namespace, in RAM: BM25, and what surrounds a memory in its session.
 
-The index is a cache of what is in the store. It grows and shrinks memory by memory, without a rebuild: a term's
-postings are numpy arrays with room at the end. Compared: bm25s and rank-bm25 cannot add to an index, SQLite's FTS5 takes
-sixty times as long for a query over 100,000 memories.
+The index grows and shrinks memory by memory, without a rebuild: a term's postings are numpy arrays with room at the end.
+In comparison, bm25s and rank-bm25 cannot add to an index, and SQLite's FTS5 takes sixty times as long for a query over
+100,000 memories.
 """
 
 from __future__ import annotations
@@ -35,23 +35,21 @@ if TYPE_CHECKING:
     Slots = NDArray[np.integer[Any]]
 
 _K1, _B = 0.9, 0.4
-# What a memory's neighbours in its session add to its own score: a memory often answers or goes on from the one before.
+# What a memory's neighbours in its session add to its own score: a memory often answers or continues the one before.
 _PREVIOUS, _BEFORE_THAT, _NEXT, _ANSWERED = 0.3, 0.2, 0.2, 0.35
 _HIGHEST = 1.0
 _MUCH_WASTE = 1_000
 _LONGEST = 1_000_000
-"""Characters by which a memory is found."""
+"""Characters of a memory that are indexed."""
 _MOST_TERMS = 50_000
-"""Different terms by which a memory is found. More has no prose of that length, but pasted data has."""
+"""Different terms of a memory that are indexed. Only pasted data has more, not prose of that length."""
 _NOTHING = 1e-4
-WEIGHED = ("keywords", "session", "neighbours", "particulars", "speaker", "question")
-"""What the index knows that speaks for a memory."""
 _SHARPNESS = 2.5
-"""A memory that holds half of the question's words is worth much less than half of one that holds them all."""
+"""The power that makes a memory with half of the question's words count much less than half of one with all of them."""
 
 
 class Words(NamedTuple):
-    """What the index keeps of a memory's text."""
+    """What the index holds of a memory's text."""
 
     counts: Mapping[str, int]
     names: Set[str]
@@ -61,7 +59,7 @@ class Words(NamedTuple):
 
 
 def words_of(text: str, *, date: str = "", speaker: str | None = None) -> Words:
-    """Read a memory, which takes long if it is: do it before the index is locked. It is found by its date as well."""
+    """Read the words of a memory, and of its date and speaker. Long texts take long: call this before locking the index."""
     asks = text.rstrip().endswith("?")
     text = text[:_LONGEST]
     counts: Counter[str] = Counter()
@@ -75,14 +73,14 @@ def words_of(text: str, *, date: str = "", speaker: str | None = None) -> Words:
 
 
 class KeywordIndex:
-    """Finds memories by their words, and knows what else speaks for them. Not safe for use by several threads at once.
+    """Finds memories by their words, and computes their other signals. Not thread-safe.
 
-    A memory has a slot, which it keeps until it is removed; no other gets it.
+    A memory has a slot until it is removed; slots are not reused.
     """
 
     def __init__(self) -> None:
         self._slots: dict[str, int] = {}
-        self._size = 0  # how many slots were given
+        self._size = 0  # slots given so far
         self._terms: list[tuple[str, ...]] = []
         self._names: list[tuple[str, ...]] = []
         self._names_within: list[tuple[str, ...]] = []
@@ -105,29 +103,13 @@ class KeywordIndex:
 
     @property
     def is_wasteful(self) -> bool:
-        """Whether more memories were removed than there are, so that a new index would be much smaller."""
+        """Whether more memories were removed than are left, so that a new index would be much smaller."""
         return self._size > 2 * len(self) + _MUCH_WASTE
 
     @property
     def slots(self) -> Mapping[str, int]:
         """The slot of each memory, by its id."""
         return self._slots
-
-    def put(
-        self,
-        id: str,
-        text: str,
-        *,
-        table: str,
-        is_message: bool = False,
-        date: str = "",
-        speaker: str | None = None,
-        session: str | None = None,
-        order: Any = None,
-    ) -> None:
-        """Read a memory, and `insert` it."""
-        words = words_of(text, date=date, speaker=speaker)
-        self.insert(id, words, table=table, is_message=is_message, speaker=speaker, session=session, order=order)
 
     def insert(
         self,
@@ -140,7 +122,7 @@ class KeywordIndex:
         session: str | None = None,
         order: Any = None,
     ) -> None:
-        """Add a memory, or replace it. Within a session, `order` tells what follows what."""
+        """Add or replace a memory. `order` is its place within its session."""
         slot = self._slots.get(id)
         if slot is None:
             slot = self._slots[id] = self._size
@@ -179,7 +161,7 @@ class KeywordIndex:
         self._session_of.put(slot, -1 if session is None else self._join(session, order, slot))
 
     def remove(self, id: str) -> None:
-        """Take a memory out, if it is in."""
+        """Remove a memory, if it is there."""
         slot = self._slots.pop(id, None)
         if slot is not None:
             self._empty(slot)
@@ -222,11 +204,13 @@ class KeywordIndex:
         if after >= 0:
             self._previous.view[after] = before
 
-    def weigh(self, slots: Slots, nearness: Floats, matches: KeywordMatches, named: Iterable[str] = ()) -> Floats:
-        """What speaks for the memories in these slots, beside how near they are in meaning: a column each, a row of `WEIGHED`.
+    def signals(
+        self, slots: Slots, nearness: Floats, matches: KeywordMatches, named: Iterable[str] = ()
+    ) -> dict[str, Floats]:
+        """Return, by their names, the signals that the index knows of the memories in these slots.
 
-        How well its words match, and those of its session; how near those of them are that stand right before and after it in
-        its session; how many particulars it tells, as a message: whether it says when, and whether it names something;
+        How well its words match, and those of its session; how near the memories right before and after it in its session
+        are; how many particulars it tells, as a message: whether it says when, and whether it names something;
         whether one of the named speakers says it; whether it asks.
         """
         import numpy as np
@@ -236,15 +220,16 @@ class KeywordIndex:
             near.get(before, 0.0) + near.get(after, 0.0)
             for before, after in zip(self._previous.view[slots].tolist(), self._following.view[slots].tolist())
         ]
-        numbers = [self._speaker_numbers[name] for name in named if name in self._speaker_numbers]
-        weighed: Floats = np.zeros((len(WEIGHED), len(slots)))
-        weighed[:2] = matches.of(slots)
-        weighed[2] = neighbours
-        weighed[3] = self._particulars.view[slots]
-        if numbers:
-            weighed[4] = np.isin(self._speaker_of.view[slots], numbers)
-        weighed[5] = self._asks.view[slots]
-        return weighed
+        speakers = [self._speaker_numbers[name] for name in named if name in self._speaker_numbers]
+        keywords, session = matches.of(slots)
+        return {
+            "keywords": keywords,
+            "session": session,
+            "neighbours": np.array(neighbours),
+            "speaker": np.isin(self._speaker_of.view[slots], speakers) if speakers else np.zeros(len(slots)),
+            "particulars": self._particulars.view[slots],
+            "question": self._asks.view[slots],
+        }
 
     def _count_particulars(self, slot: int) -> int:
         if not self._is_message.view[slot]:
@@ -253,13 +238,13 @@ class KeywordIndex:
         return int(self._says_when.view[slot]) + names_something
 
     def _recount_particulars(self, speaker: str) -> None:
-        """A name that is a speaker's says nothing any more."""
+        """Count again after a new speaker: a speaker's name is not a particular."""
         for slot, names in enumerate(self._names_within):
             if speaker in names:
                 self._particulars.view[slot] = self._count_particulars(slot)
 
     def speakers_named(self, query: str) -> set[str]:
-        """The known speakers whose names, which have a capital, stand in the query."""
+        """Return the known speakers whose names, which have a capital, are in the query."""
         return {
             name
             for name, count in self._speakers.items()
@@ -267,9 +252,9 @@ class KeywordIndex:
         }
 
     def as_said(self, query: str) -> str:
-        """The query as the speakers it names would put it, who say "I" where others say their names.
+        """Return the query as the speakers whom it names would put it: with "I" for their names.
 
-        Names that a tenth of all memories hold say nothing here and are left out.
+        Names that a tenth of all memories hold distinguish nothing, and are left out.
         """
         said, english = query, is_english(query)
         for name in sorted(self.speakers_named(query), key=len, reverse=True):
@@ -286,11 +271,11 @@ class KeywordIndex:
         return " ".join(said.split()) if has_terms(said) else query
 
     def search(self, query: str) -> KeywordMatches:
-        """How well each memory holds the words of a query."""
+        """Return how well each memory matches the words of a query."""
         import numpy as np
 
-        own: Floats = np.zeros(self._size + 1, dtype=np.float32)  # one more, for -1: no such memory
-        sessions: Floats = np.zeros(len(self._in_session) + 1, dtype=np.float32)  # likewise
+        own: Floats = np.zeros(self._size + 1, dtype=np.float32)  # one more, at -1: no memory
+        sessions: Floats = np.zeros(len(self._in_session) + 1, dtype=np.float32)  # one more, at -1: no session
         reachable = reachable_by_session = 0.0
         average = self._total_length / max(1, len(self))
         for term in set(terms(query)):
@@ -312,52 +297,48 @@ class KeywordIndex:
         return KeywordMatches(self, self._with_neighbours(own, reachable), sessions)
 
     def _with_neighbours(self, own: Floats, reachable: float) -> Floats:
-        """What each memory's own words and those around it in its session are worth. Uses up what it is given."""
+        """Return the score of each memory by its own words and those around it in its session. Changes `own`."""
         import numpy as np
 
-        holders = (own != 0).nonzero()[0]  # several times as fast as that of the numbers themselves
-        words = np.minimum(own[holders] / max(reachable, 1e-9), 1)  # to hold a word twice does not make up for another
+        holders = (own != 0).nonzero()[0]  # several times as fast as own.nonzero()
+        words = np.minimum(
+            own[holders] / max(reachable, 1e-9), 1
+        )  # a word that occurs twice does not make up for a missing one
         own[holders] = words
         following = self._following.view[holders]
-        # A memory has one neighbour on either side, so none receives twice.
+        # A memory has one neighbour on either side, so no slot is added to twice.
         own[following] += (_PREVIOUS + _ANSWERED * self._asks.view[holders]) * words
         own[np.where(following >= 0, self._following.view[following], -1)] += _BEFORE_THAT * words
         own[self._previous.view[holders]] += _NEXT * words
         own[-1] = 0
         touched = (own != 0).nonzero()[0]
         own[touched] = np.minimum(own[touched], _HIGHEST) ** _SHARPNESS
-        return own[:-1]
+        return own
 
 
 class KeywordMatches:
-    """What a search found: for each memory how well its words match, and how well those of its whole session do.
+    """The result of a search: how well the words of each memory match, and those of each session.
 
-    Stays valid while the index goes on changing.
+    Stays valid while the index changes.
     """
 
     def __init__(self, index: KeywordIndex, keywords: Floats, sessions: Floats) -> None:
         self._index = index
-        self._keywords = keywords
-        self._sessions = sessions  # and 0 at the end, for those that have none
+        self._keywords, self._sessions = keywords, sessions  # each with a 0 at the end
 
     def are_of(self, index: KeywordIndex) -> bool:
-        """Whether it is that index that was searched."""
+        """Return whether that index was searched."""
         return self._index is index
 
     def of(self, slots: Slots) -> tuple[Floats, Floats]:
-        """Of the memories in these slots how well they match, and how well their sessions do; 0 for those written since."""
+        """Return how well the memories in these slots match, and how well their sessions do; 0 for newer memories."""
         import numpy as np
 
-        known = slots < len(self._keywords)
-        if not known.all():
-            keywords, sessions = np.zeros(len(slots)), np.zeros(len(slots))
-            if known.any():
-                keywords[known], sessions[known] = self.of(slots[known])
-            return keywords, sessions
-        return self._keywords[slots], self._of_sessions(slots)
+        none = len(self._keywords) - 1
+        return self._keywords[np.minimum(slots, none)], self._of_sessions(slots) * (slots < none)
 
     def or_better(self, other: KeywordMatches) -> KeywordMatches:
-        """For each memory the better of two matches, of searches one right after the other."""
+        """Return for each memory the better of two matches of the same index."""
         import numpy as np
 
         return KeywordMatches(
@@ -367,7 +348,7 @@ class KeywordMatches:
         )
 
     def best(self, count: int, tables: Sequence[str], session_weight: float) -> dict[str, list[int]]:
-        """The slots of the best matches on each of these tables."""
+        """Return the slots of the best matches in each of these tables."""
         import numpy as np
 
         index = self._index
@@ -386,12 +367,12 @@ class KeywordMatches:
         import numpy as np
 
         none = len(self._sessions) - 1
-        found: Floats = self._sessions[np.minimum(self._index._session_of.view[slots], none)]  # also if it is newer
+        found: Floats = self._sessions[np.minimum(self._index._session_of.view[slots], none)]  # 0 if it is newer
         return found
 
 
 class _Posting:
-    """In which memories a term stands, and how often."""
+    """The memories that hold a term, and how often."""
 
     __slots__ = ("_counts", "_slots", "size")
 

@@ -1,4 +1,4 @@
-"""Ranking as pure functions: what a memory's age and use are worth, which memories get in, and in what order."""
+"""Ranking as pure functions: which memories get in, by their signals, and in what order, by their score."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from heapq import heappush, heapreplace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.policy import RecallPolicy
-from ..core.records import MemoryHit, MemoryRecord
-from .keyword_index import WEIGHED
+from ..core.records import SIGNALS, MemoryHit, MemoryRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,46 +17,46 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-PARTS = ("cosine", *WEIGHED)
-"""What relevance is made of; fields of `MemoryHit`."""
+ROW_OF = {signal.name: row for row, signal in enumerate(SIGNALS)}
+"""The row of each signal in `Candidates.signals`."""
 _DAY = 86_400
 _MIDPOINT_DAYS = 30
 _WIDTH_DAYS = 10
 _USES_WORTH_HALF = 5
 _LINEAR = 0.8
 _COMPARABLE = 0.05
-"""Memories whose similarity differs by less are comparably relevant: recency and frequency may decide between them."""
+"""Memories whose similarity differs by less than this are comparably relevant: recency and frequency may decide."""
 
 _Life = tuple[float, float]
-"""How recently and how frequently a memory was needed."""
+"""The recency and the frequency of a memory."""
 
 
 class Candidates(NamedTuple):
-    """Memories that a search brought up, and what speaks for each."""
+    """The memories that a search found, with their signals."""
 
     records: Sequence[MemoryRecord]
-    parts: Floats
-    """A column for each record, of what speaks for it, each from 0 to about 1; a row for each of `PARTS`."""
+    signals: Floats
+    """A row for each of `SIGNALS`, a column for each record; each value is from 0 to about 1."""
 
     def among(self, records: Iterable[MemoryRecord]) -> Candidates:
-        """Those that are these records."""
+        """Return the candidates that are among these records."""
         ids = {record.id for record in records}
         return self.revised([record if record.id in ids else None for record in self.records])
 
     def revised(self, records: Sequence[MemoryRecord | None]) -> Candidates:
-        """The same with these records in their places, without those that are None."""
+        """Return the candidates with these records in their places, without those that are None."""
         kept = [index for index, record in enumerate(records) if record is not None]
-        return Candidates([record for record in records if record is not None], self.parts[:, kept])
+        return Candidates([record for record in records if record is not None], self.signals[:, kept])
 
 
 def recency(age: timedelta) -> float:
-    """1 for a fresh memory, one half after thirty days, 0 in the long run."""
+    """Return 1 for a fresh memory, one half after thirty days, 0 in the long run."""
     exponent = (age.total_seconds() / _DAY - _MIDPOINT_DAYS) / _WIDTH_DAYS
     return 1 / (1 + math.exp(min(exponent, 500)))
 
 
 def frequency(uses: int) -> float:
-    """0 for a memory never used since it was stored, one half after five uses, towards 1 with more."""
+    """Return 0 for a memory never used since it was stored, one half after five uses, towards 1 with more."""
     return uses / (uses + _USES_WORTH_HALF)
 
 
@@ -68,18 +67,25 @@ def rank(
     policy: RecallPolicy,
     limit: int,
     only_relevant: bool = False,
-    unless: Callable[[MemoryRecord], bool] | None = None,
+    skip: Callable[[MemoryRecord], bool] | None = None,
 ) -> list[MemoryHit]:
-    """The best of the candidates, best first.
+    """Return the best of the candidates, best first.
 
-    Relevance decides what gets in: the most similar ones, where recency and frequency only tip the balance between
-    those that are comparably similar. Confidence then orders them. If asked, only those relevant enough to be injected. Those
-    that `unless` accepts are passed over; hardly any are asked about that would not get in otherwise.
+    Relevance decides what gets in: recency and frequency only decide between those that are comparably similar. The score
+    then orders them.
+
+    Args:
+        candidates: The memories, with their signals.
+        now: When they are recalled.
+        policy: The weights and thresholds.
+        limit: How many to return at most.
+        only_relevant: Return only those that are relevant enough to be injected.
+        skip: Leave out the memories that this function accepts. It is called for hardly any that would not get in.
     """
     import numpy as np
 
     records = candidates.records
-    weighed = candidates.parts * np.array(_weights(policy))[:, None]
+    weighed = candidates.signals * np.array(_weights(policy))[:, None]
     similarities = _bounded(weighed.sum(axis=0))
     of_each = [record.kind for record in records]
     kinds = {kind: number for number, kind in enumerate(set(of_each))}
@@ -89,37 +95,37 @@ def rank(
     if only_relevant:
         least = np.array([policy.least_similarity(kind) for kind in kinds])[kind_of]
         best_first = best_first[(similarities >= least)[best_first]]
-    admitted: list[tuple[float, int, int, _Life]] = []  # a heap, by relevance; of equals what came first
+    admitted: list[tuple[float, int, int, _Life]] = []  # a heap by relevance; of equals the first
     for place, (index, value) in enumerate(zip(best_first.tolist(), worth[best_first].tolist(), strict=True)):
         is_full = len(admitted) == limit
         if is_full and value + _COMPARABLE <= admitted[0][0]:
             break
         life = _life(records[index], now)
         relevance = value + _COMPARABLE * sum(life) / 2
-        if (is_full and relevance <= admitted[0][0]) or (unless is not None and unless(records[index])):
+        if (is_full and relevance <= admitted[0][0]) or (skip is not None and skip(records[index])):
             continue
         (heapreplace if is_full else heappush)(admitted, (relevance, -place, index, life))
     chosen = [index for *_, index, _ in admitted]
-    parts = dict(zip(chosen, weighed[:, chosen].T.tolist(), strict=True))
+    signals = dict(zip(chosen, weighed[:, chosen].T.tolist(), strict=True))
     return in_order(
-        _hit(records[index], float(similarities[index]), parts[index], life, policy)
+        _hit(records[index], float(similarities[index]), signals[index], life, policy)
         for *_, index, life in sorted(admitted, reverse=True)
     )
 
 
 def unasked(records: Iterable[MemoryRecord], *, now: datetime, policy: RecallPolicy, limit: int) -> list[MemoryHit]:
-    """The newest and most used of the records, best first: what to show where nothing in particular is asked."""
-    nothing = (0.0,) * len(PARTS)
+    """Return the newest and most used of the records, best first: the answer to a blank query."""
+    nothing = (0.0,) * len(SIGNALS)
     return in_order(_hit(record, 0.0, nothing, _life(record, now), policy) for record in records)[:limit]
 
 
 def in_order(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
-    """The hits by confidence, best first; of equally good ones the newer first."""
+    """Return the hits by score, best first; of equally good ones the newer first."""
     return sorted(hits, key=lambda hit: (hit.score + hit.kind_bonus, hit.record.created_at), reverse=True)
 
 
 def _hit(
-    record: MemoryRecord, similarity: float, parts: Sequence[float], life: _Life, policy: RecallPolicy
+    record: MemoryRecord, similarity: float, signals: Sequence[float], life: _Life, policy: RecallPolicy
 ) -> MemoryHit:
     how_recent, how_frequent = life
     score = (
@@ -127,7 +133,7 @@ def _hit(
         + policy.recency_weight * how_recent
         + policy.frequency_weight * how_frequent
     )
-    explained: dict[str, Any] = dict(zip(PARTS, parts, strict=True))
+    explained: dict[str, Any] = dict(zip(ROW_OF, signals, strict=True))
     return MemoryHit(
         record=record,
         score=min(1.0, score),
@@ -144,20 +150,12 @@ def _life(record: MemoryRecord, now: datetime) -> _Life:
     return recency(now - last_touch), frequency(record.uses)
 
 
-def _weights(policy: RecallPolicy) -> tuple[float, ...]:
-    return (
-        1.0,
-        policy.keyword_weight,
-        policy.session_weight,
-        policy.neighbour_weight,
-        policy.particulars_weight,
-        policy.speaker_weight,
-        -policy.question_weight,
-    )
+def _weights(policy: RecallPolicy) -> list[float]:
+    return [signal.sign * (1.0 if signal.weight is None else getattr(policy, signal.weight)) for signal in SIGNALS]
 
 
 def _bounded(relevance: Floats) -> Floats:
-    """Relevance as a share: as it is up to 0.8, and towards 1 beyond, so that the better of two stays the better."""
+    """Return relevance as a share: unchanged up to 0.8, and towards 1 beyond, which keeps the order."""
     import numpy as np
 
     beyond = np.maximum(relevance - _LINEAR, 0)
@@ -165,5 +163,5 @@ def _bounded(relevance: Floats) -> Floats:
 
 
 def relevance(hit: MemoryHit) -> float:
-    """By what a hit is admitted: its similarity, and to decide between comparable ones its age, use and kind."""
+    """Return what a hit is admitted by: its similarity, and between comparable ones its age, use and kind."""
     return hit.similarity + hit.kind_bonus + _COMPARABLE * (hit.recency + hit.frequency) / 2

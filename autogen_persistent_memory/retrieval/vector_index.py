@@ -1,4 +1,4 @@
-"""Arrays that grow: what an index in RAM knows of its memories, a row each."""
+"""Exact vector search in RAM, and the growing numpy columns that the indexes are made of."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Column:
         self.size = 0
 
     def put(self, row: int, value: Any) -> None:
-        """Give a row a value: one that is there, or the next."""
+        """Set the value of a row: an existing one, or the next."""
         if row == self.size:
             self.append(value)
         else:
@@ -51,20 +51,20 @@ class Column:
         self.size += 1
 
     def replace_by_last(self, row: int) -> None:
-        """Drop a row. The last one takes its place."""
+        """Remove a row by moving the last one to its place."""
         self.size -= 1
         self._room[row] = self._room[self.size]
 
     @property
     def view(self) -> Any:
-        """The values, to read and to change."""
+        """The values, as a view that can be written."""
         if self._room is None:
             self._room = larger(None, self._kind, self._width)
         return self._room[: self.size]
 
 
 def larger(room: Any, kind: str, width: int | None = None) -> Any:
-    """An array with the same values and as much room again; None for one that is new."""
+    """Return an array with the same values and twice the room; a small empty one for None."""
     with importing:
         import numpy as np
 
@@ -76,19 +76,19 @@ def larger(room: Any, kind: str, width: int | None = None) -> Any:
 
 
 _MOST_NUMBERS = 4_000_000
-"""What a search may read, about two milliseconds' worth and 16 MB: beyond 10,000 vectors of MiniLM Chroma's index is faster."""
+"""Numbers that a search may read: about two milliseconds and 16 MB. Beyond 10,000 vectors of MiniLM, Chroma's index is faster."""
 _TINY = 1e-30
 
 
 class Nearest(NamedTuple):
-    """Memories by their slots, and how near each is: its cosine similarity."""
+    """Memories by their slots, and the cosine similarity of each."""
 
     slots: Slots
     cosines: Floats
 
 
 class VectorIndex:
-    """The vectors of some memories, all made by one embedding, by the slots of the memories."""
+    """The vectors of memories, made by one embedding, by the slots of the memories."""
 
     def __init__(self, embedding_id: str) -> None:
         self.embedding_id = embedding_id
@@ -96,7 +96,7 @@ class VectorIndex:
         self._row_of: dict[int, int] = {}
         self._rows: Column | None = None  # unit vectors
         self.dimensions: int | None = None
-        """How long its vectors are; None before the first."""
+        """The length of its vectors; None before the first."""
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -105,11 +105,11 @@ class VectorIndex:
         return slot in self._row_of
 
     def has_room_for(self, count: int) -> bool:
-        """Whether so many vectors may be kept, as far as can be said before the first."""
+        """Return whether this many vectors may be held; a guess before the first one."""
         return count * (self.dimensions or 1) <= _MOST_NUMBERS
 
     def put(self, slot: int, vector: Vector) -> None:
-        """Keep a vector, in place of one of the same slot."""
+        """Add or replace the vector of a slot."""
         with importing:
             import numpy as np
 
@@ -122,7 +122,7 @@ class VectorIndex:
         self._rows.put(row, values / (np.linalg.norm(values) or 1))
 
     def remove(self, slot: int) -> None:
-        """Drop the vector of that slot, if there is one. The last one takes its place."""
+        """Remove the vector of a slot, if there is one. The last row takes its place."""
         row = self._row_of.pop(slot, None)
         if row is None or self._rows is None:
             return
@@ -132,13 +132,13 @@ class VectorIndex:
             self._row_of[int(self._slots.view[row])] = row
 
     def clear(self) -> None:
-        """Drop all vectors, but not how long they are."""
+        """Remove all vectors, but keep their length."""
         self._slots, self._row_of = Column("i4"), {}
         if self.dimensions is not None:
             self._rows = Column("f4", self.dimensions)
 
     def renumbered(self, slot_of: Callable[[int], int | None]) -> VectorIndex:
-        """The same vectors under other slots; without those that have none."""
+        """Return the same vectors under other slots, without those that get none."""
         renumbered = VectorIndex(self.embedding_id)
         if self._rows is not None:
             for before, vector in zip(self._slots.view.tolist(), self._rows.view, strict=True):
@@ -148,9 +148,9 @@ class VectorIndex:
         return renumbered
 
     def nearest(
-        self, vectors: Vectors, fetch: int, are_meant: Callable[[list[int]], list[bool] | None]
+        self, vectors: Vectors, fetch: int, selected: Callable[[list[int]], list[bool] | None]
     ) -> list[Nearest]:
-        """For each vector the nearest memories of those that are meant; `are_meant` says None where all are."""
+        """Return for each vector the nearest of the selected memories; `selected` returns None if all are selected."""
         import numpy as np
 
         asked: Matrix = np.asarray(vectors, dtype=np.float32)
@@ -158,17 +158,17 @@ class VectorIndex:
             return [Nearest(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)) for _ in vectors]
         lengths = np.sqrt(np.einsum("ij,ij->i", asked, asked))
         similarities = (asked / np.maximum(lengths, _TINY)[:, None]) @ self._rows.view.T
-        return [self._best(row, fetch, are_meant) for row in similarities]
+        return [self._best(row, fetch, selected) for row in similarities]
 
-    def _best(self, similarities: Matrix, fetch: int, are_meant: Callable[[list[int]], list[bool] | None]) -> Nearest:
+    def _best(self, similarities: Matrix, fetch: int, selected: Callable[[list[int]], list[bool] | None]) -> Nearest:
         import numpy as np
 
         slots = self._slots.view
         best: list[Slots] = []
         left = fetch
         for rows in _falling(similarities, fetch):
-            meant = are_meant(slots[rows].tolist())
-            best.append((rows if meant is None else rows[meant])[:left])
+            kept = selected(slots[rows].tolist())
+            best.append((rows if kept is None else rows[kept])[:left])
             left -= len(best[-1])
             if not left:
                 break
@@ -177,7 +177,7 @@ class VectorIndex:
 
 
 def _falling(values: Matrix, first: int) -> Iterator[Slots]:
-    """The positions of values, larger ones before smaller ones: first the largest, in any order, then ever more, in order."""
+    """Yield the positions of values by size: first the largest, in any order, then more and more at a time, in order."""
     import numpy as np
 
     start = 0

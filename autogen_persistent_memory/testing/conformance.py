@@ -540,7 +540,7 @@ class StoreConformance:
                 await memory.remember("profile fact")
                 await memory.set("key", 1)
                 await memory.session.append("Ann", "message in a")
-                await SessionMemory.on_engine(memory._engine, "b").append("Ann", "message in b")
+                await SessionMemory.part_of(memory, "b").append("Ann", "message in b")
 
             await other.remember("other fact")
             await fill()

@@ -41,12 +41,12 @@ SEAMS = {
     TURN: [(f"{PACKAGE}.memories.protocol", "EngineMemory.update_context")],
     "what to ask": [(f"{PACKAGE}.conversation.turn", "question")],
     "embed": [(f"{PACKAGE}.text.minilm", "MiniLM.embed")],
-    "keyword": [(f"{PACKAGE}.retrieval.cache", "Catalogue.ask")],
+    "keyword": [(f"{PACKAGE}.retrieval.cache", "RecordCache.ask")],
     "vector query": [
         (f"{PACKAGE}.retrieval.vector_index", "VectorIndex.nearest"),
         ("chromadb.api.models.Collection", "Collection.query"),
     ],
-    "rank": [(f"{PACKAGE}.retrieval.cache", "Catalogue._weighed"), (f"{PACKAGE}.retrieval.search", "rank")],
+    "rank": [(f"{PACKAGE}.retrieval.cache", "RecordCache._with_signals"), (f"{PACKAGE}.retrieval.search", "rank")],
     "block": [(f"{PACKAGE}.conversation.turn", "render")],
     "context update": [(f"{PACKAGE}.conversation.turn", "place_block")],
 }

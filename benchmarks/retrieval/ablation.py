@@ -21,6 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 from autogen_persistent_memory import CallableEmbedding, MiniLMEmbedding, RecallPolicy, TemporaryStore
+from autogen_persistent_memory.core.records import SIGNALS
 from autogen_persistent_memory.retrieval import keyword_index, search
 from autogen_persistent_memory.text.minilm import load_minilm
 from benchmarks.lib.metrics import Question, Scores, ask
@@ -30,14 +31,7 @@ from benchmarks.retrieval.paraphrase import read_facts
 
 Results = dict[str, Scores]
 
-WEIGHTS = {
-    "without words": "keyword_weight",
-    "without session": "session_weight",
-    "without neighbours": "neighbour_weight",
-    "without speaker": "speaker_weight",
-    "without particulars": "particulars_weight",
-    "without questions": "question_weight",
-}
+WEIGHTS = {f"without {signal.name}": signal.weight for signal in SIGNALS if signal.weight is not None}
 CONSTANTS: dict[str, tuple[ModuleType, dict[str, float]]] = {
     "words not sharpened": (keyword_index, {"_SHARPNESS": 1.0}),
     "words sharpened to 4": (keyword_index, {"_SHARPNESS": 4.0}),

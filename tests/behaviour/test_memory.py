@@ -134,9 +134,9 @@ async def test_bad_recalls_are_refused(profile: ProfileMemory, arguments: dict[s
 
 
 async def test_unknown_keywords_are_refused(profile: ProfileMemory) -> None:
-    with pytest.raises(ValueError, match="knows no colour; it takes limit"):
+    with pytest.raises(ValueError, match="does not take colour; it takes limit"):
         await profile.query("x", colour="red")
-    with pytest.raises(ValueError, match="knows no colour; it takes limit"):
+    with pytest.raises(ValueError, match="does not take colour; it takes limit"):
         await profile.recall_many(["x"], colour="red")
     with pytest.raises(ValueError, match="limit"):
         await profile.records(limit=-1)
@@ -237,7 +237,7 @@ async def test_forget_must_be_told_what(memory: PersistentMemory) -> None:
     with pytest.raises(ValueError, match="tags is an empty list"):
         await memory.forget(tags=[])
     for arguments in ({}, {"everywhere": True}):
-        with pytest.raises(ValueError, match="needs to be told what"):
+        with pytest.raises(ValueError, match="needs a selector"):
             await memory.forget(**arguments)
     with pytest.raises(ValueError, match="timezone"):
         await memory.forget(before=datetime(2026, 1, 1))
@@ -292,7 +292,7 @@ async def test_a_session_takes_what_is_added_as_its_own(memory: PersistentMemory
     assert (message.kind, message.session) == ("interaction", "today")
     with pytest.raises(ValueError, match="of the session 'today' alone"):
         await session.recall("hello there", session="tomorrow")
-    other = SessionMemory.on_engine(memory._engine, "tomorrow")
+    other = SessionMemory.part_of(memory, "tomorrow")
     assert (await other.query("hello there")).results == []
     with pytest.raises(ValueError, match="blank"):
         await session.append("Ann", "")
@@ -665,7 +665,7 @@ async def test_a_blank_query_gives_the_newest_and_most_used_memories(clock: Hand
         assert first.metadata is not None
         assert first.metadata["score"] > 0
         assert (await memory.session.query("")).results == []
-        with pytest.raises(ValueError, match="knows no colour"):
+        with pytest.raises(ValueError, match="does not take colour"):
             await memory.query("", colour="red")
         with pytest.raises(ValueError, match="limit"):
             await memory.query("", limit=0)

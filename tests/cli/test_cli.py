@@ -354,7 +354,7 @@ def test_forgetting_takes_what_is_meant_and_nothing_else(stocked: dict[str, Memo
     assert len(all_listed()) == 2
     assert forgotten("--containing", "HARBOUR", "--session", "monday") == 1
     assert "no such memories" in refused(3, "forget", "-n", "ann", "--before", "2w", "--kind", "interaction", "--yes")
-    assert "needs to be told what" in refused(2, "forget", "-n", "ann", "--yes")
+    assert "needs a selector" in refused(2, "forget", "-n", "ann", "--yes")
     assert "leave out" in refused(2, "forget", "-n", "ann", "--all", "--tag", "hot", "--yes")
     assert done("forget", "-n", "ann", "--all", "--yes") == "Forgotten: all.\n"
     assert [row["namespace"] for row in objects("namespaces")] == ["bob"]

@@ -13,7 +13,7 @@ from stocked import open_memory
 from toys import words
 
 from autogen_persistent_memory import PersistentMemory, TemporaryStore
-from autogen_persistent_memory.retrieval.engine import _MOST_AWAKE
+from autogen_persistent_memory.retrieval.upkeep import _MOST_AWAKE
 
 FILES = 256
 TOUR = """

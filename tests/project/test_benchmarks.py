@@ -135,7 +135,7 @@ def test_locomo_shows_mixed_ages_beside_relevance_alone(locomo: str) -> None:
 
 def test_the_ablation_changes_one_part_after_the_other(locomo: str) -> None:
     ways = json.loads(run("retrieval.ablation", "--data", locomo, "--facts", "5", "--json"))["ways"]
-    assert {"as it is", "without words", "without first person", "words not sharpened"} < set(ways)
+    assert {"as it is", "without keywords", "without first person", "words not sharpened"} < set(ways)
     assert set(ways["as it is"]) > {"R@10", "1 multi-hop", "facts hit@1"}
 
 

@@ -275,7 +275,7 @@ def test_every_method_is_in_the_table_and_is_where_it_says() -> None:
         assert all(hasattr(memory, name) for name in names - {"profile", "session"}), memory
 
 
-INTERNAL = {"on_engine", "saving"}
+INTERNAL = {"part_of", "saving"}
 
 
 def test_every_error_has_a_remedy() -> None:

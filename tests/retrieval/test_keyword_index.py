@@ -1,13 +1,14 @@
 import random
 import time
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_persistent_memory.retrieval.keyword_index import KeywordIndex, KeywordMatches
+from autogen_persistent_memory.retrieval.keyword_index import KeywordIndex, KeywordMatches, words_of
 from autogen_persistent_memory.text.words import terms
 
 TERMS = [
@@ -29,21 +30,25 @@ def test_the_terms_of_a_text(text: str, expected: list[str]) -> None:
     assert terms(text) == expected
 
 
+def put(index: KeywordIndex, id: str, text: str, *, date: str = "", speaker: str | None = None, **fields: Any) -> None:
+    index.insert(id, words_of(text, date=date, speaker=speaker), speaker=speaker, **fields)
+
+
 def an_index(*texts: str, session: str | None = None) -> KeywordIndex:
     index = KeywordIndex()
     for number, text in enumerate(texts):
-        index.put(str(number), text, table="profile", session=session, order=number)
+        put(index, str(number), text, table="profile", session=session, order=number)
     return index
 
 
-def weighed(
+def signals(
     index: KeywordIndex, ids: Iterable[str], query: str | KeywordMatches = "", worth: Sequence[float] | None = None
-) -> list[list[float]]:
-    """For each of `WEIGHED` what it says of each memory."""
+) -> dict[str, list[float]]:
+    """Return, for each signal of the index, what it says of each memory."""
     matches = index.search(query) if isinstance(query, str) else query
     slots = np.array([index.slots[id] for id in ids], dtype=np.intp)
     nearness = np.zeros(len(slots)) if worth is None else np.array(worth)
-    return index.weigh(slots, nearness, matches).tolist()
+    return {name: values.tolist() for name, values in index.signals(slots, nearness, matches).items()}
 
 
 def ids_in(index: KeywordIndex, slots: Iterable[int]) -> list[str | None]:
@@ -61,7 +66,8 @@ def best(index: KeywordIndex, query: str, count: int = 10) -> list[str | None]:
 def test_the_memory_that_holds_more_of_the_words_is_better() -> None:
     index = an_index("green tea from Japan", "green apples", "black coffee")
     assert best(index, "Who likes green tea?") == ["0", "1"]
-    (holds_both, holds_none), of_sessions, *_ = weighed(index, ["0", "2"], "green tea")
+    found = signals(index, ["0", "2"], "green tea")
+    (holds_both, holds_none), of_sessions = found["keywords"], found["session"]
     assert holds_both == pytest.approx(0.9, abs=0.15)
     assert holds_none == 0
     assert of_sessions == [0, 0]
@@ -69,13 +75,14 @@ def test_the_memory_that_holds_more_of_the_words_is_better() -> None:
 
 def test_half_of_the_words_is_worth_much_less_than_half() -> None:
     index = an_index("green tea", "green apples", "red apples", "blue sky")
-    (all_words, half), *_ = weighed(index, ["0", "1"], "green tea")
+    all_words, half = signals(index, ["0", "1"], "green tea")["keywords"]
     assert half < 0.3 * all_words
 
 
 def test_an_answer_inherits_the_words_of_its_question() -> None:
     index = an_index("Where did you go hiking?", "To the Dolomites!", "Nice", "Anything else", session="s")
-    (question, answer, after, later), of_sessions, *_ = weighed(index, ["0", "1", "2", "3"], "hiking")
+    found = signals(index, ["0", "1", "2", "3"], "hiking")
+    (question, answer, after, later), of_sessions = found["keywords"], found["session"]
     assert question > answer > after > later == 0
     assert of_sessions[3] > 0  # its session holds the word
 
@@ -83,19 +90,24 @@ def test_an_answer_inherits_the_words_of_its_question() -> None:
 def test_neighbours_follow_the_order_also_when_told_late_or_removed() -> None:
     index = KeywordIndex()
     for id, order in (("a", 1), ("c", 3), ("b", 2)):
-        index.put(id, id, table="profile", session="s", order=order)
-    index.put("elsewhere", "d", table="profile")
-    assert weighed(index, ["a", "b", "c", "elsewhere"], worth=[0.5, 0.25, 0.125, 1.0])[2] == [0.25, 0.625, 0.25, 0]
+        put(index, id, id, table="profile", session="s", order=order)
+    put(index, "elsewhere", "d", table="profile")
+    assert signals(index, ["a", "b", "c", "elsewhere"], worth=[0.5, 0.25, 0.125, 1.0])["neighbours"] == [
+        0.25,
+        0.625,
+        0.25,
+        0,
+    ]
     index.remove("b")
-    assert weighed(index, ["a", "c", "elsewhere"], worth=[0.5, 0.125, 1.0])[2] == [0.125, 0.5, 0]
+    assert signals(index, ["a", "c", "elsewhere"], worth=[0.5, 0.125, 1.0])["neighbours"] == [0.125, 0.5, 0]
 
 
 def test_a_question_is_put_as_those_it_names_would_say_it() -> None:
     index = KeywordIndex()
     for number in range(40):
         text = f"Berlin number {number}" if number < 20 else f"number {number}"
-        index.put(str(number), text, table="profile", speaker="Ann" if number % 2 else "Bob")
-    index.put("rare", "Oslo is far", table="profile")
+        put(index, str(number), text, table="profile", speaker="Ann" if number % 2 else "Bob")
+    put(index, "rare", "Oslo is far", table="profile")
     assert index.as_said("What did Ann say about Berlin and Oslo?") == "What did I say about and Oslo?"
     assert index.as_said("What are Ann's plans?") == "What are my plans?"
     assert index.as_said("Wo wohnt Ann?") == "Wo wohnt ?"
@@ -114,28 +126,28 @@ def test_particulars_are_times_and_names_that_are_not_the_speakers() -> None:
         "speaker": "I went with Bob",
     }
     for id, text in said.items():
-        index.put(id, text, table="session", is_message=True, date="3 May 2024", speaker="Ann")
-    index.put("fact", "Ann went to Oslo in June", table="profile")
-    assert weighed(index, [*said, "fact"])[3] == [0, 1, 1, 2, 1, 0]
-    index.put("his", "me too", table="session", is_message=True, speaker="Bob")
-    assert weighed(index, ["speaker"])[3] == [0]
+        put(index, id, text, table="session", is_message=True, date="3 May 2024", speaker="Ann")
+    put(index, "fact", "Ann went to Oslo in June", table="profile")
+    assert signals(index, [*said, "fact"])["particulars"] == [0, 1, 1, 2, 1, 0]
+    put(index, "his", "me too", table="session", is_message=True, speaker="Bob")
+    assert signals(index, ["speaker"])["particulars"] == [0]
 
 
 def test_who_speaks_and_who_asks() -> None:
     index = KeywordIndex()
-    index.put("hers", "I went to the lake", table="session", speaker="Ann")
-    index.put("his", "Did you? ", table="session", speaker="Bob")
-    index.put("nobody's", "The lake is cold", table="profile")
+    put(index, "hers", "I went to the lake", table="session", speaker="Ann")
+    put(index, "his", "Did you? ", table="session", speaker="Bob")
+    put(index, "nobody's", "The lake is cold", table="profile")
     slots, nothing = np.array([0, 1, 2]), index.search("")
-    by_ann, asks = index.weigh(slots, np.zeros(3), nothing, {"Ann", "Carl"})[4:].tolist()
-    assert by_ann == [1, 0, 0]
-    assert asks == [0, 1, 0]
-    assert index.weigh(slots, np.zeros(3), nothing)[4].tolist() == [0, 0, 0]
+    found = index.signals(slots, np.zeros(3), nothing, {"Ann", "Carl"})
+    assert found["speaker"].tolist() == [1, 0, 0]
+    assert found["question"].tolist() == [0, 1, 0]
+    assert index.signals(slots, np.zeros(3), nothing)["speaker"].tolist() == [0, 0, 0]
 
 
 def test_only_the_tables_asked_for_are_searched() -> None:
     index = an_index("green tea")
-    index.put("said", "green tea", table="session")
+    put(index, "said", "green tea", table="session")
     found = index.search("green tea").best(10, ["session", "nowhere"], 0.0)
     assert ids_in(index, found["session"]) == ["said"]
     assert found["nowhere"] == []
@@ -145,10 +157,11 @@ def test_only_the_tables_asked_for_are_searched() -> None:
 def test_what_a_search_found_stays_valid_while_the_index_changes() -> None:
     index = an_index("green tea", "green apples")
     matches = index.search("green tea")
-    index.put("new", "green tea", table="profile")
-    index.put("1", "green pears", table="profile")
+    put(index, "new", "green tea", table="profile")
+    put(index, "1", "green pears", table="profile")
     index.remove("0")
-    assert weighed(index, ["new"], matches)[:2] == [[0], [0]]
+    found = signals(index, ["new"], matches)
+    assert (found["keywords"], found["session"]) == ([0], [0])
     assert ids_in(index, matches.best(10, ["profile"], 0.0)["profile"]) == [None, "1"]
 
 
@@ -166,19 +179,21 @@ def test_an_index_that_grew_and_shrank_is_like_one_built_at_once(
         if keep:
             left.pop(id, None)
             left[id] = " ".join(words)
-            grown.put(id, left[id], table="profile", session="s", order=number)
+            put(grown, id, left[id], table="profile", session="s", order=number)
         else:
             left.pop(id, None)
             grown.remove(id)
     built = KeywordIndex()
     for id, text in left.items():
-        built.put(id, text, table="profile", session="s", order=int(id))
+        put(built, id, text, table="profile", session="s", order=int(id))
     asked = " ".join(query)
     assert len(grown) == len(built) == len(left)
     ids = list(left)
     worth = [1 + int(id) / 8 for id in ids]
-    for here, there in zip(weighed(grown, ids, asked, worth), weighed(built, ids, asked, worth), strict=True):
-        assert here == pytest.approx(there, abs=1e-5)
+    here, there = signals(grown, ids, asked, worth), signals(built, ids, asked, worth)
+    assert here.keys() == there.keys()
+    for name in here:
+        assert here[name] == pytest.approx(there[name], abs=1e-5)
 
 
 def test_a_search_among_many_takes_milliseconds() -> None:
@@ -186,7 +201,7 @@ def test_a_search_among_many_takes_milliseconds() -> None:
     vocabulary = [f"word{number}" for number in range(2000)]
     index = KeywordIndex()
     for number in range(20_000):
-        index.put(str(number), " ".join(chance.choices(vocabulary, k=12)), table="profile")
+        put(index, str(number), " ".join(chance.choices(vocabulary, k=12)), table="profile")
     started = time.thread_time()
     for _ in range(10):
         index.search("word1 word2 word3 word4").best(50, ["profile"], 0.3)
@@ -195,12 +210,12 @@ def test_a_search_among_many_takes_milliseconds() -> None:
 
 def test_what_has_no_neighbours_or_session_gives_nothing_to_the_memory_added_last() -> None:
     index = KeywordIndex()
-    index.put("alone", "the cello", table="profile")
-    index.put("first", "the cello again", table="profile", session="s", order=1)
-    index.put("second", "bread", table="profile", session="s", order=2)
-    index.put("last", "rain", table="profile")
-    found = weighed(index, ["alone", "first", "second", "last"], "cello")
-    alone, first, second, last = zip(*found[:2], strict=True)
+    put(index, "alone", "the cello", table="profile")
+    put(index, "first", "the cello again", table="profile", session="s", order=1)
+    put(index, "second", "bread", table="profile", session="s", order=2)
+    put(index, "last", "rain", table="profile")
+    found = signals(index, ["alone", "first", "second", "last"], "cello")
+    alone, first, second, last = zip(found["keywords"], found["session"], strict=True)
     assert last == (0, 0)
     assert alone[0] > 0
     assert alone[1] == 0

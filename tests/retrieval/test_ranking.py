@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autogen_persistent_memory import MemoryHit, MemoryRecord, RecallPolicy
-from autogen_persistent_memory.retrieval.ranking import PARTS, Candidates, frequency, rank, recency, relevance
+from autogen_persistent_memory.core.records import SIGNALS
+from autogen_persistent_memory.retrieval.ranking import ROW_OF, Candidates, frequency, rank, recency, relevance
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 
 
 class Candidate(NamedTuple):
     record: MemoryRecord
-    parts: tuple[float, ...]
+    signals: Mapping[str, float]
 
 
 def candidate(content: str, similarity: float, *, days: float = 0, **fields: object) -> Candidate:
@@ -28,14 +29,17 @@ def candidate(content: str, similarity: float, *, days: float = 0, **fields: obj
         updated_at=written,
         **fields,  # type: ignore[arg-type]
     )
-    return Candidate(record, (max(0.0, similarity), *[0.0] * 6))
+    return Candidate(record, {"cosine": max(0.0, similarity)})
 
 
 def ranked(
     candidates: Sequence[Candidate], limit: int, policy: RecallPolicy = RecallPolicy(), **options: Any
 ) -> list[MemoryHit]:
-    parts = np.array([candidate.parts for candidate in candidates]).reshape(-1, len(PARTS)).T
-    columns = Candidates([candidate.record for candidate in candidates], parts)
+    signals = np.zeros((len(ROW_OF), len(candidates)))
+    for column, candidate in enumerate(candidates):
+        for name, value in candidate.signals.items():
+            signals[ROW_OF[name], column] = value
+    columns = Candidates([candidate.record for candidate in candidates], signals)
     return rank(columns, now=NOW, policy=policy, limit=limit, **options)
 
 
@@ -114,12 +118,30 @@ def test_scores_are_shares_and_the_list_is_sorted_and_short(rows: list[tuple[flo
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_every_part_counts_and_is_shown() -> None:
-    full = Candidate(candidate("Do I?", 0.2).record, (0.1, 0.5, 0.4, 0.3, 2, 1, 1))
-    (hit,) = ranked([full], 1)
+def test_every_signal_counts_and_is_explained() -> None:
+    signals = {
+        "cosine": 0.1,
+        "keywords": 0.5,
+        "session": 0.4,
+        "neighbours": 0.3,
+        "particulars": 2.0,
+        "speaker": 1.0,
+        "question": 1.0,
+    }
+    assert signals.keys() == ROW_OF.keys()
+    (hit,) = ranked([Candidate(candidate("Do I?", 0.2).record, signals)], 1)
     parts = (hit.cosine, hit.keywords, hit.session, hit.neighbours, hit.particulars, hit.speaker, hit.question)
     assert parts == pytest.approx((0.1, 0.6 * 0.5, 0.18 * 0.4, 0.25 * 0.3, 0.04 * 2, 0.2, -0.09))
     assert hit.similarity == pytest.approx(sum(parts))
+    assert "+0.30 keywords" in hit.reasons
+    assert "-0.09 question" in hit.reasons
+    assert all(signal.name in hit.reasons and signal.description for signal in SIGNALS)
+
+
+def test_every_signal_is_weighed_by_a_field_of_the_policy() -> None:
+    weights = {signal.weight for signal in SIGNALS}
+    assert weights - {None} <= RecallPolicy.model_fields.keys()
+    assert [signal.name for signal in SIGNALS if signal.weight is None] == ["cosine"]
 
 
 def test_relevance_beyond_the_scale_stays_in_order_and_below_one() -> None:
@@ -136,7 +158,7 @@ def test_those_passed_over_make_room_and_only_those_that_would_get_in_are_asked_
         asked.append(record.content)
         return record.content == "0"
 
-    hits = ranked(candidates, 2, unless=is_first)
+    hits = ranked(candidates, 2, skip=is_first)
     assert [hit.record.content for hit in hits] == ["1", "2"]
     assert asked == ["0", "1", "2"]
 
@@ -155,6 +177,6 @@ def test_those_get_in_that_a_plain_comparison_of_all_would_let_in(
     passed_over = {str(number) for number, (*_, is_passed_over) in enumerate(rows) if is_passed_over}
     everybody = [hit for hit in ranked(candidates, len(rows) + 1) if hit.record.content not in passed_over]
     expected = sorted(map(relevance, everybody), reverse=True)[:limit]
-    hits = ranked(candidates, limit, unless=lambda record: record.content in passed_over)
+    hits = ranked(candidates, limit, skip=lambda record: record.content in passed_over)
     assert sorted(map(relevance, hits), reverse=True) == pytest.approx(expected)
     assert passed_over.isdisjoint(hit.record.content for hit in hits)

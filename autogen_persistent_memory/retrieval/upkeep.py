@@ -1,0 +1,330 @@
+"""Open, close and maintain one namespace of one store: counters, sweeps, rebuilds, and the housekeeping after a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from ..core.errors import PersistentMemoryError
+from ..core.policy import RecallPolicy
+from ..core.records import Clock, MemoryHit, MemoryRecord, Selection
+from ..runtime.background_task import Debounce, in_background
+from ..runtime.deadlines import CLOSING_SECONDS, within
+from ..runtime.lru import LeastRecentlyUsed
+from ..runtime.reporting import Progress, notices, progress_of
+from ..runtime.threads import in_thread
+from ..storage.availability import automatic
+from ..storage.connection import StoreConnection, Values, rebuild, reindex, size_of, verify
+from ..storage.protocol import TABLES, MemoryStore, TableName
+from ..text.embeddings import Embedding, Vectors, embedded
+from .conflicts import newest_first
+from .namespace import NamespaceData
+
+logger = logging.getLogger("autogen_persistent_memory")
+
+T = TypeVar("T")
+_MOST_AWAKE = 100
+"""How many namespaces a process keeps in RAM; the others are read again when they are used again."""
+
+
+class NamespaceUpkeep:
+    """A namespace that opens its store on first use, and again after `close()`, and cleans up in the background.
+
+    Args:
+        namespace: Whose memories these are.
+        store: Where they live.
+        embedding: How text becomes vectors.
+        policy: How memories are chosen, ranked and kept.
+        clock: Tells the time.
+        housekeeping: Awaited in the background before the counters are written, a moment after a turn.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        store: MemoryStore,
+        embedding: Embedding,
+        policy: RecallPolicy,
+        clock: Clock,
+        housekeeping: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.namespace = namespace
+        self.store = store
+        self.embedding = embedding
+        self.policy = policy
+        self.clock = clock
+        self.prepared = False
+        self._more_housekeeping = housekeeping
+        self._namespace_data: NamespaceData | None = None
+        self._used: Counter[str] = Counter()
+        self._debounce = Debounce(self._keep_house)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._swept_at: datetime | None = None
+        self._is_open = False
+
+    @property
+    def namespace_data(self) -> NamespaceData:
+        """What the namespace holds, on a connection that opens when it is first used."""
+        if self._namespace_data is None:
+            connection = StoreConnection(self.store)
+            self._namespace_data = NamespaceData(self.namespace, connection, self.embedding.id, self._vectors)
+        namespace_data = self._namespace_data
+        _awake.touch(self)
+        return namespace_data
+
+    @property
+    def values(self) -> Values:
+        """The named values of the namespace."""
+        return self.namespace_data.values
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether the namespace was used since the engine was made, closed or evicted."""
+        return self._namespace_data is not None
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        """The store and the namespace, as the key of `notices`."""
+        return self.store.config.model_dump_json(), self.namespace
+
+    def log_trouble(self, message: str, reason: object) -> None:
+        """Log a failure that no caller sees: as a warning, or for debugging while the store is known to be unreachable."""
+        was_told = self.namespace_data.connection.breaker.is_unsteady
+        logger.log(logging.DEBUG if was_told else logging.WARNING, message, reason)
+
+    async def _vectors(self, items: Sequence[Any]) -> Vectors:
+        return await embedded(items, self.embedding)
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        """Open the store and load the embedding now, unless that was done; see `EngineMemory.open`."""
+        if self._is_open:
+            return
+        is_mine, namespace_data = not self.is_in_use, self.namespace_data
+        try:
+            with automatic():
+                outcomes = await asyncio.gather(self._load_embedding(), self._open_store(namespace_data))
+        except BaseException:
+            if is_mine and self._namespace_data is namespace_data:
+                await self.close()
+            raise
+        self._is_open = all(outcomes)
+
+    async def _open_store(self, namespace_data: NamespaceData) -> bool:
+        await namespace_data.connection.prepare()
+        if namespace_data.connection.exclusive:
+            await namespace_data.check()
+            return True
+        self._keep_house_soon()  # which delivers the messages that are queued for the server
+        seconds = self.policy.deadline
+        return await self._in_time(seconds, namespace_data.check(), f"its server did not answer within {seconds:g} s")
+
+    async def _load_embedding(self) -> bool:
+        seconds = self.policy.opening_deadline
+        return await self._in_time(seconds, self.embedding.load(), f"its embedding did not load within {seconds:g} s")
+
+    async def _in_time(self, seconds: float, work: Coroutine[Any, Any, None], timeout: str) -> bool:
+        """Do a part of opening; log a timeout or a failure that may pass, and return whether the part is done."""
+        breaker = self.namespace_data.connection.breaker
+        try:
+            await within(seconds, work)
+        except asyncio.TimeoutError:
+            breaker.gave_up(seconds)
+            reason = timeout
+        except PersistentMemoryError as error:
+            if error.needs_developer:
+                raise
+            reason = str(error)
+        else:
+            return True
+        is_news = not breaker.is_open and notices.is_new(self.whose, reason)
+        message = "The memory of %r cannot be used yet, and agents continue without it: %s"
+        logger.log(logging.WARNING if is_news else logging.DEBUG, message, self.namespace, reason)
+        return False
+
+    async def prepare(self) -> None:
+        """Do the slow local part of opening: load the model, and open the store if it is on this machine."""
+        await asyncio.gather(self.embedding.load(), self.namespace_data.prepare())
+        self.prepared = True
+        if self.namespace_data.outbox is not None:
+            self._keep_house_soon()  # so that queued messages are still delivered when recall fails
+
+    async def flush(self) -> None:
+        """Write what is pending, delete what has expired, and wait for all of it."""
+        if not self.is_in_use:
+            return
+        await self._write_usage()
+        await self.sweep()
+        self._debounce.call_off()
+        await self.namespace_data.settle()
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop), return_exceptions=True)
+
+    async def before_closing(self, work: Coroutine[Any, Any, None], failure: str) -> None:
+        """Do a part of the work of closing within `CLOSING_SECONDS`; log with `failure` why it could not be done."""
+        try:
+            with automatic():
+                await within(CLOSING_SECONDS, work)
+        except (PersistentMemoryError, asyncio.TimeoutError) as error:
+            self.log_trouble(failure, str(error) or "it took too long")
+
+    async def close(self) -> None:
+        """Close the connection to the store. What `flush()` did not write is written when the engine is used again."""
+        namespace_data = self._namespace_data
+        self._evict()
+        if namespace_data is not None:
+            await namespace_data.connection.close()
+
+    def evict(self) -> bool:
+        """Evict the namespace from RAM until it is used again, unless something is still to be written.
+
+        Nothing is closed: work under way continues, and shares locks and numbers with the next use.
+        """
+        if self._used or self._tasks or self._debounce.is_awaited:
+            return False
+        self._evict()
+        return True
+
+    def _evict(self) -> None:
+        self._namespace_data = None
+        self.prepared = self._is_open = False
+
+    # Changing
+
+    async def _change(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Make a change under the namespace's lock. Once begun it runs to its end, even if the caller is cancelled."""
+        begun = False
+
+        async def begin() -> T:
+            nonlocal begun
+            begun = True
+            return await change()
+
+        task = self._track(self.namespace_data.as_a_whole(begin))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not begun:
+                task.cancel()
+            raise
+
+    def _track(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = in_background(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _remove(self, records: Sequence[MemoryRecord]) -> int:
+        ids = [record.id for record in records]
+        for session in {record.session for record in records if record.kind == "interaction" and record.session}:
+            await self.values.remove("summary", session)  # it may tell what is to be forgotten
+        removed = sum([await self.namespace_data.table(name).remove(ids) for name in TABLES])
+        cache = await self.namespace_data.cache()
+        await in_thread(lambda: cache.remove(ids))
+        return removed
+
+    # Housekeeping
+
+    def reinforce(self, hits: Iterable[MemoryHit]) -> None:
+        """Count these memories as used. Written a moment after the turn, by one writer, in one batch."""
+        self._used.update(hit.record.id for hit in hits)
+        self._keep_house_soon()
+
+    def _keep_house_soon(self) -> None:
+        """Write counters and sweep a moment after the turn, when agents wait for their models."""
+        if self._used or self._is_time_to_sweep():
+            self._debounce.ask()
+
+    def _keep_house(self) -> None:
+        if self.is_in_use:
+            self._track(self._housekeeping())
+
+    async def _housekeeping(self) -> None:
+        """Do what no caller waits for. Failures are logged, and never reach the agent."""
+        try:
+            with automatic():
+                if self._more_housekeeping is not None:
+                    await self._more_housekeeping()
+                await self._write_usage()
+                if self._is_time_to_sweep():
+                    await self.sweep()
+        except PersistentMemoryError as error:
+            self.log_trouble("Memory could not do its housekeeping, and will try again: %s", error)
+        except Exception:
+            logger.exception("Memory failed in its housekeeping; please report this.")
+
+    async def _write_usage(self) -> None:
+        if self._used:
+            await self._change(self._count_uses)
+
+    async def _count_uses(self) -> None:
+        used, self._used, now = self._used, Counter(), self.clock()
+        try:
+            for name in TABLES:
+                records = await self.namespace_data.table(name).get(list(used))
+                touched = [replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records]
+                await self.namespace_data.table(name).amend(touched, usage_only=True)
+                await self.namespace_data.update_cache(name, touched)
+                for record in touched:
+                    del used[record.id]
+        except BaseException:
+            self._used.update(used)
+            raise
+
+    def _is_time_to_sweep(self) -> bool:
+        return self._swept_at is None or self.clock() - self._swept_at >= self.policy.sweep_interval
+
+    async def sweep(self) -> int:
+        """Delete expired memories, and the oldest messages beyond `policy.max_interactions`; return how many."""
+        now = self._swept_at = self.clock()
+
+        async def sweep() -> int:
+            expired = await self.namespace_data.select(Selection(expired_at=now), TABLES)
+            return await self._remove([*expired, *await self._too_many(now)])
+
+        return await self._change(sweep)
+
+    async def _too_many(self, now: datetime) -> list[MemoryRecord]:
+        most = self.policy.max_interactions
+        if most is None or await size_of(self.namespace_data.table("session")) <= most:
+            return []
+        messages = await self.namespace_data.select(Selection(kinds=("interaction",), current_at=now), ["session"])
+        return [record for record in newest_first(messages) if not record.pinned][most:]
+
+    # Rebuilding
+
+    async def reembed(self, progress: Progress) -> int:
+        """Rebuild the vectors of the whole namespace with this engine's embedding; return how many."""
+        return await self._rebuild("Embedding again", progress)
+
+    async def compact(self, progress: Progress) -> int:
+        """Copy what the namespace holds, with its vectors, without those of deleted records; return how many."""
+        return await self._rebuild("Compacting", progress, keep=True)
+
+    async def _rebuild(self, title: str, progress: Progress, *, keep: bool = False) -> int:
+        async with self.namespace_data.lock():
+            total = sum([await size_of(self.namespace_data.table(name)) for name in TABLES])
+            async with progress_of(total, title, progress) as done:
+                for name in TABLES:
+                    await rebuild(self.namespace_data.table(name), self._vectors, done, keep=keep)
+            await self.namespace_data.drop_cache()
+        return total
+
+    async def verify(self, table: TableName, ids: Sequence[str]) -> bool:
+        """Return whether a sample of these records has the vectors that this engine's embedding makes of them."""
+        return await verify(self.namespace_data.table(table), ids, self._vectors)
+
+    async def reindex(self, table: TableName, ids: Sequence[str]) -> None:
+        """Make vectors for records that have none."""
+        async with self.namespace_data.lock():
+            await reindex(self.namespace_data.table(table), ids, self._vectors)
+            await self.namespace_data.drop_cache()
+
+
+_awake = LeastRecentlyUsed(_MOST_AWAKE)
