@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from .threads import in_thread
+
+logger = logging.getLogger("autogen_persistent_memory")
 
 _MOST = 10_000
 """With more than these the books are started over; then something may be logged a second time."""
@@ -29,6 +32,11 @@ class Notices:
             reasons.clear()
         reasons.add(reason)
         return True
+
+    def warn(self, about: Hashable, message: str, *args: object) -> None:
+        """Log a warning, or at debug level if it was logged before."""
+        level = logging.WARNING if self.is_new(about, message % args) else logging.DEBUG
+        logger.log(level, message, *args)
 
     def settle(self, about: Hashable) -> None:
         """All is well again: new trouble is logged again."""

@@ -63,7 +63,9 @@ class Heard:
         (news, goes_on), is_first = where.unheard(place), where.is_new
         where.note(place, place)
         said = said_in(news)
-        found = self.ledger.hear(where, said) if goes_on else self.ledger.hear_anew(where, said, is_first=is_first)
+        found = (
+            self.ledger.hear(where, said) if goes_on else self.ledger.hear_conversation(where, said, is_first=is_first)
+        )
         return [f"{one.utterance.text}{'' if one.is_fresh else ' (old)'}" for one in found]
 
 
@@ -158,7 +160,7 @@ def test_a_transcript_may_have_many_shapes() -> None:
     assert transcript([UserMessage(content="Hi", source="ann")], "user") == [
         Utterance(*said) for said in [("ann", "Hi")]
     ]
-    with pytest.raises(ValueError, match="A transcript is made of"):
+    with pytest.raises(ValueError, match="A transcript consists of"):
         transcript([42], "user")  # type: ignore[list-item]
 
 
