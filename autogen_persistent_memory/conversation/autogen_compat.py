@@ -32,7 +32,7 @@ SKIPPED_SOURCE = "System"
 SKIPPED_TEXT = lazy(r"Skipped \d+ messages\.")
 """What `HeadAndTailChatCompletionContext` shows instead of the middle, and who says it."""
 HANDOFF_TEXT = lazy(r"Transferred to \S+, adopting the role of |relevant previous messages\Z")
-"""What `Handoff` and `Swarm` let an agent say that hands over."""
+"""The message of a `Handoff` without words of its own, and with what `SocietyOfMindAgent` passes its context on."""
 FIXED_FIELDS = frozenset(("type", "version", "id", "source", "target", "created_at", "role", "name", "call_id"))
 """The fields of a dumped message that identify and route it."""
 SPOKEN_FIELDS = frozenset(("content", "thought", "metadata"))
