@@ -7,7 +7,7 @@ says which one broke.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from autogen_agentchat.messages import (
     BaseChatMessage,
@@ -26,8 +26,6 @@ State = Mapping[str, Any]
 
 # Messages
 
-LLM_MESSAGES: tuple[type[Any], ...] = get_args(get_args(LLMMessage)[0])
-"""The classes that the annotated union `LLMMessage` is made of."""
 SKIPPED_SOURCE = "System"
 SKIPPED_TEXT = lazy(r"Skipped \d+ messages\.")
 """What `HeadAndTailChatCompletionContext` shows instead of the middle, and who says it."""

@@ -25,7 +25,7 @@ from ..core.records import QUOTE, MemoryRecord
 from ..retrieval.diversity import in_any_person
 from ..text.passages import clauses, sentences
 from ..text.pieces import matches
-from .autogen_compat import HANDOFF_TEXT, LLM_MESSAGES, SKIPPED_SOURCE, SKIPPED_TEXT, chat_message
+from .autogen_compat import HANDOFF_TEXT, SKIPPED_SOURCE, SKIPPED_TEXT, chat_message
 
 # What memory itself writes into a conversation: blocks, answers of its tools, marks of forgotten texts
 
@@ -59,11 +59,11 @@ def block_id_of(message: LLMMessage) -> str | None:
     """Return the id of the block that this message is, or None if it is part of the conversation."""
     if not isinstance(message.content, str) or not message.content.startswith("<"):
         return None
-    match = _OPENING.match(message.content)
     is_ours = isinstance(message, SystemMessage) or (
         isinstance(message, UserMessage) and message.source == BLOCK_SOURCE
     )
-    return match[1] if match is not None and is_ours else None
+    match = _OPENING.match(message.content) if is_ours else None
+    return None if match is None else match[1]
 
 
 def named(record: MemoryRecord) -> str:
@@ -257,7 +257,7 @@ def _utterances(item: Any, speaker: str) -> list[Utterance]:
     if isinstance(item, (BaseChatMessage, BaseAgentEvent)):
         found = said_by(item)
         return [] if found is None else [found]
-    if isinstance(item, LLM_MESSAGES):
+    if isinstance(item, (SystemMessage, UserMessage, AssistantMessage, FunctionExecutionResultMessage)):
         return [utterance._replace(own=False) for utterance in said_in([item])]
     if isinstance(item, Mapping) and isinstance(item.get("content"), str):
         return [_utterance(str(item.get("source", speaker)), item["content"])]

@@ -46,7 +46,7 @@ class Delivery:
         self._writing = BackgroundTask(self.store)
         self._delivering = BackgroundTask(self._deliver_all)
         self._has_more = False
-        self._wake_up: tuple[asyncio.AbstractEventLoop, CircuitBreaker, Callable[[], None]] | None = None
+        self._wake_up: tuple[asyncio.AbstractEventLoop, Callable[[], None]] | None = None  # where, and how to cancel it
 
     @property
     def outbox(self) -> Outbox | None:
@@ -245,13 +245,12 @@ class Delivery:
         if self._wake_up is None or self._wake_up[0] is not loop:
             self._cancel_wake_up()
             breaker, wake = self._breaker, partial(_start_in, loop, self._start)
-            self._wake_up = loop, breaker, wake
+            self._wake_up = loop, partial(breaker.no_longer, wake)
             breaker.when_it_answers(wake)
 
     def _cancel_wake_up(self) -> None:
         if self._wake_up is not None:
-            _, breaker, wake = self._wake_up
-            breaker.no_longer(wake)
+            self._wake_up[1]()
         self._wake_up = None
 
     async def leave(self) -> None:

@@ -18,6 +18,7 @@ from ..core.checks import encode_json
 from ..core.errors import PersistentMemoryError
 from ..runtime.background_task import BackgroundTask
 from ..runtime.deadlines import CLOSING_SECONDS, within
+from ..runtime.reporting import notices
 from ..runtime.threads import in_thread
 from .autogen_compat import (
     REQUEST,
@@ -131,7 +132,6 @@ class Saving:
         self._seconds = seconds
         self._newest: State | None = None
         self._writing = BackgroundTask(self._write_newest)
-        self._fails = False
         self._names = participants_of(of)
         self._runtime = runtime_of(of) if self._names else None
         self._state: State | None = None
@@ -187,13 +187,10 @@ class Saving:
             self._save(before_turn(self._state, self._asked, self._previous))
 
     async def _current_state(self) -> State | None:
-        async def saved() -> State:
-            return await self._of.save_state()
-
         try:
-            return await within(self._seconds, saved())
+            return await within(self._seconds, self._of.save_state())
         except Exception as error:
-            logger.warning("The state of %s cannot be saved: %r", self._whose, error)
+            notices.warn(self._whose, "The state of %s cannot be saved: %r", self._whose, error)
             return None
 
     def _save(self, state: State) -> None:
@@ -206,11 +203,9 @@ class Saving:
             state, self._newest = self._newest, None
             try:
                 await self._write(state)
-                self._fails = False
+                notices.settle(self._whose)
             except (PersistentMemoryError, ValueError) as error:
-                if not self._fails:
-                    logger.warning("The state of %s cannot be saved for now: %s", self._whose, error)
-                self._fails = True
+                notices.warn(self._whose, "The state of %s cannot be saved for now: %s", self._whose, error)
             except Exception:
                 logger.exception("Saving the state of %s failed; please report this.", self._whose)
 

@@ -138,7 +138,7 @@ class Turn:
         return None
 
     async def _recall(self, query: Query, messages: Sequence[LLMMessage]) -> Block:
-        self._breaker.check()  # before waiting for anything that an earlier turn began in vain
+        self._breaker.check()  # instead of waiting for what an earlier turn has given up on
         others = [message for message in up_to_date(messages) if block_id_of(message) != self._block_id]
         length = sum(len(text_of(message)) for message in others)
         return await self.block(query, await in_thread_if_long(length, lambda: VisibleText(others)))
