@@ -213,7 +213,7 @@ class Engine:
     def log_trouble(self, message: str, reason: object) -> None:
         """Warn of what went wrong by itself; not each time while the store is known to be out of reach."""
         was_told = self.namespace_data.connection.breaker.is_unsteady
-        logger.log(logging.DEBUG if was_told else logging.WARNING, f"%r: {message}", self.namespace, reason)
+        logger.log(logging.DEBUG if was_told else logging.WARNING, message, reason)
 
     # Remembering
 

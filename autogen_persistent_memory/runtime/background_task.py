@@ -41,17 +41,17 @@ class BackgroundTask(Generic[T]):
         done, _ = await asyncio.wait({task}, timeout=None if math.isinf(seconds) else seconds)
         return bool(done)
 
-    def cancel(self) -> None:
-        """Cancel the work without waiting for its end."""
-        if self._here is not None:
-            self._here.cancel()
-
     async def stop(self) -> None:
         """Cancel the work and wait until it has ended."""
         task, self._task = self._here, None
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
+
+    def cancel(self) -> None:
+        """Cancel the work without waiting for its end."""
+        if self._here is not None:
+            self._here.cancel()
 
     @property
     def _here(self) -> asyncio.Task[T] | None:

@@ -33,17 +33,17 @@ class Notices:
         reasons.add(reason)
         return True
 
-    def warn(self, about: Hashable, message: str, *args: object) -> None:
-        """Log a warning, or at debug level if it was logged before."""
-        level = logging.WARNING if self.is_new(about, message % args) else logging.DEBUG
-        logger.log(level, message, *args)
-
     def settle(self, about: Hashable) -> None:
         """All is well again: new trouble is logged again."""
         self._logged.pop(about, None)
 
     def __bool__(self) -> bool:
         return bool(self._logged)
+
+    def warn(self, about: Hashable, message: str, *args: object) -> None:
+        """Log a warning, or at debug level if it was logged before."""
+        level = logging.WARNING if self.is_new(about, message % args) else logging.DEBUG
+        logger.log(level, message, *args)
 
 
 notices = Notices()
