@@ -1,5 +1,6 @@
-"""AutoGen in and out: what is heard, what a turn is shown, and where a team continues.
+"""AutoGen in and out: what agents say is captured, what they need to know is shown to them, and saved teams continue.
 
-Others import `turn`, `recorder`, `session_recap`, `team_resume` and `tool_notes`. Everything private of AutoGen that the package
-touches is in here.
+Others import `turn`, `block`, `recorder`, `delivery`, `session_recap`, `team_resume`, `traces`, and from `autogen_messages` the
+transcripts and the answers of tools. What we touch of AutoGen beyond its documented API is in `autogen_compat` alone. Nothing
+here may know the public memory classes, the command line or how a store keeps its rows.
 """

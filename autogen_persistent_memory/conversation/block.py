@@ -1,6 +1,6 @@
-"""The text that memories become: lines to paste, and the block a model reads before its turn. Pure functions.
+"""Memories as text: lines to paste, and the block that a model reads before its turn. Pure functions.
 
-Stored text is data. It is put on one line each, cannot close its block, and is labelled as background.
+Stored text is data: each memory is on one line, cannot close the block, and is labelled as background.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _CUT_MARK = " …"
 _SHORTEST_CUT = 20
 _LESSON = "lesson"
 _LONGEST_LINE = 2_000
-"""Characters of a message that can stand in a summary."""
+"""Characters of a message that can be a line of a summary."""
 _STORY = 0.6
-"""The share of a block that a story may take; the rest is for what is relevant."""
+"""The share of a block that a story may take; the rest is for relevant memories."""
 _LONGEST_TOKEN = 16  # characters; nothing longer can fit
 
 
 class Block(NamedTuple):
-    """A text within its budget, and the memories that found room in it."""
+    """A text within its budget, and the memories in it."""
 
     text: str
     hits: tuple[MemoryHit, ...]
     told: tuple[MemoryRecord, ...] = ()
-    """The messages that stand in it because the conversation ended with them."""
+    """The messages that are in it because the conversation ended with them."""
 
     @property
     def tokens(self) -> int:
@@ -57,7 +57,7 @@ class Story(NamedTuple):
     """The messages of the ending."""
 
     def tells(self, record: MemoryRecord) -> bool:
-        """Whether a message stands in it."""
+        """Return whether a message is in it."""
         is_told = any(record.id == told.id for told in self.told)
         may_be_line = bool(self.summary) and len(record.content) <= _LONGEST_LINE
         return is_told or (may_be_line and spoken(record.source, record.content) in self.summary)
@@ -66,7 +66,7 @@ class Story(NamedTuple):
 def paste(
     hits: Sequence[MemoryHit], limit: int, max_tokens: int | None = None, policy: RecallPolicy = RecallPolicy()
 ) -> Block:
-    """One `- ` line a memory, best first, as many as the limit and the budget allow."""
+    """Return one `- ` line a memory, best first, as many as the limit and the budget allow."""
 
     def compose(chosen: Sequence[MemoryHit]) -> str:
         return "\n".join(_marked_line(hit, policy) for hit in chosen) or NOTHING_FOUND
@@ -76,7 +76,7 @@ def paste(
 
 
 def answer(hits: Sequence[MemoryHit], *, limit: int, policy: RecallPolicy) -> Block:
-    """What a model that searches is told: as `paste`, without repetitions, each line with the id of its memory."""
+    """Return the answer to a model that searches: as `paste`, without repetitions, each line with the id of its memory."""
 
     def compose(chosen: Sequence[MemoryHit]) -> str:
         return "\n".join(f"{_marked_line(hit, policy)} {named(hit.record)}" for hit in chosen) or NOTHING_FOUND
@@ -87,9 +87,9 @@ def answer(hits: Sequence[MemoryHit], *, limit: int, policy: RecallPolicy) -> Bl
 def render(
     hits: Sequence[MemoryHit], *, block_id: str, policy: RecallPolicy, now: datetime, story: Story = Story()
 ) -> Block:
-    """The block for a model context: of the hits the set that is worth most, and the story around them.
+    """Return the block for a model context: the set of hits that is worth most, and the story around them.
 
-    Empty where there is neither, or no room.
+    It is empty if there is neither, or no room.
     """
 
     def section(name: str, lines: Sequence[str]) -> list[str]:
@@ -110,7 +110,7 @@ def render(
 
 
 def room_for_story(block_id: str, policy: RecallPolicy) -> int:
-    """How many tokens the lines of a story may take in a block: its share, and no more than fits beside the headings."""
+    """Return how many tokens the lines of a story may take in a block: its share, at most what fits beside the headings."""
     headings = [_heading(name, policy) for name in ("summary", "ending")]
     around = count_tokens("\n".join([opening_of(block_id), policy.heading, *headings, CLOSING]))
     return min(int(policy.max_tokens * _STORY), policy.max_tokens - around)
@@ -123,7 +123,7 @@ def _heading(name: str, policy: RecallPolicy) -> str:
 def _fit(
     hits: Sequence[MemoryHit], max_tokens: int | None, compose: Callable[[Sequence[MemoryHit]], str], limit: int
 ) -> Block:
-    """As many hits as the budget allows; where not even one fits, as much of the first as does."""
+    """Return as many hits as the budget allows; if not even one fits, as much of the first as does."""
     if max_tokens is None:
         chosen = told_once(first_told_once(hits, limit))
         return Block(compose(chosen), tuple(chosen))
@@ -143,9 +143,9 @@ def _fit(
 def _affordable(
     hits: Sequence[MemoryHit], max_tokens: int, compose: Callable[[Sequence[MemoryHit]], str], limit: int
 ) -> list[MemoryHit]:
-    """The set within the budget that is worth most, in order; the first hit is in it if it fits.
+    """Return the set within the budget that is worth most, in order; the first hit is in it if it fits.
 
-    The better of two ways to fill it: what comes first, or what is worth most a token.
+    It is the better of two ways to fill the budget: what comes first, or what is worth most a token.
     """
 
     def fill(order: Iterable[MemoryHit]) -> list[MemoryHit]:
@@ -153,29 +153,20 @@ def _affordable(
         filled: list[MemoryHit] = []
         for hit in order:
             would = told_once([*taken, hit])
-            is_cheap = sum(costs[one] for one in would) <= max_tokens  # at least that is what they cost
+            is_cheap = sum(costs[id(one)] for one in would) <= max_tokens  # a lower bound, quick to check
             if len(would) <= limit and is_cheap and count_tokens(compose(would)) <= max_tokens:
                 taken.append(hit)
                 filled = would
         return filled
 
-    costs = _Costs()
-    dense = sorted(hits[1:], key=lambda hit: hit.similarity / costs[hit], reverse=True)
+    costs = {id(hit): count_tokens(_line(hit)) for hit in hits}
+    dense = sorted(hits[1:], key=lambda hit: hit.similarity / costs[id(hit)], reverse=True)
     best = max(fill(hits), fill([*hits[:1], *dense]), key=lambda filled: sum(hit.similarity for hit in filled))
     return [hit for hit in hits if any(hit is one for one in best)]
 
 
-class _Costs(dict[int, int]):
-    """What the line of each hit costs at least, counted once."""
-
-    def __getitem__(self, hit: MemoryHit) -> int:  # type: ignore[override]
-        if id(hit) not in self:
-            super().__setitem__(id(hit), count_tokens(_line(hit)))
-        return super().__getitem__(id(hit))
-
-
 def _cut(hit: MemoryHit, longest: int, fits: Callable[[MemoryHit], bool]) -> MemoryHit | None:
-    """The hit with as much of its content as fits, or None where not even a few words do."""
+    """Return the hit with as much of its content as fits, or None if not even a few words do."""
 
     def shortened(length: int) -> MemoryHit:
         return replace(hit, excerpt=hit.content[:length].rstrip() + _CUT_MARK)
@@ -192,27 +183,27 @@ def _line(hit: MemoryHit) -> str:
 
 
 def _marked_line(hit: MemoryHit, policy: RecallPolicy) -> str:
-    """A line without a heading above it: what failed before must not be read as advice."""
+    """Return a line to be read without a heading above it: a lesson about a failure must not pass for advice."""
     line = _line(hit)
     return line.replace("- ", f"- {_heading(_LESSON, policy)} ", 1) if hit.record.kind == _LESSON else line
 
 
 def spoken(source: str | None, text: str, longest: int | None = None) -> str:
-    """A line of a conversation, without what makes it longer than so many characters."""
+    """Return a line of a conversation, cut to this many characters."""
     if longest is not None and len(text) > longest:
         text = text[:longest].rsplit(None, 1)[0] + _CUT_MARK
     return f"- {f'{neutral(source)}: ' if source else ''}{neutral(text)}"
 
 
 def break_words(text: str, words: Sequence[str]) -> str:
-    """The text with a word joiner inside each of these words, so that a search for them fails."""
+    """Return the text with a word joiner inside each of these words, so that a search for them fails."""
     hints = [word.casefold() for word in words]
     return replaced(_middles(tuple(words)), lambda _: WORD_JOINER, text, hints=hints) if hints else text
 
 
 @lru_cache
 def _middles(words: tuple[str, ...]) -> re.Pattern[str]:
-    """Matches in the middle of each of these words."""
+    """Return a pattern that matches in the middle of each of these words."""
     halves = [(re.escape(word[: len(word) // 2]), re.escape(word[len(word) // 2 :])) for word in words]
     return re.compile("|".join(f"(?<={start})(?={end})" for start, end in halves), re.IGNORECASE)
 
@@ -228,7 +219,7 @@ _UNITS = (
 
 
 def age_in_words(age: timedelta) -> str:
-    """An age as people say it: "just now", "yesterday", "3 weeks ago"."""
+    """Return an age as people say it: "just now", "yesterday", "3 weeks ago"."""
     for unit, length in _UNITS:
         count = age // length
         if count >= 1:

@@ -1,102 +1,130 @@
-"""From what was heard to what is stored: at once, or by way of this machine's disk while the store cannot be reached."""
+"""From a heard message to a stored one: facts first, then the message; by way of the outbox while the server is down."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from ..core.errors import PersistentMemoryError, StoreUnavailableError
-from ..core.records import FACTS, MESSAGES, QUOTE, SPANS, MemoryRecord, Selection, draft, stable_id
-from ..extraction.background_extraction import BackgroundExtraction, mark_unread
-from ..extraction.extractor import Extractor, Message, RuleExtractor, learned, within_limits
+from ..core.records import MemoryRecord, Selection, draft
 from ..retrieval.engine import Engine
+from ..runtime.background_task import BackgroundTask
+from ..runtime.locks import CrossLoopLock
 from ..runtime.threads import in_thread
 from ..storage.availability import CircuitBreaker, patiently
 from ..storage.outbox import Heard, Outbox, Parcel
-from ..text.sentences import locate
+from .learning import Learner, links
 
 logger = logging.getLogger("autogen_persistent_memory")
 
-_BATCH = 16
-"""So many messages are stored before they are removed: what a slow server and the end of a process let come to nothing."""
-_MOST_FACTS = 500
-"""How many facts are drawn from one message."""
-_LONGEST_QUOTE = 500
+_BATCH = 200
+"""Messages that are stored with one call."""
+_OUTBOX_BATCH = 16
+"""The same for queued messages: a killed process or a slow server costs at most this many repeated writes."""
 _SHARE = 0.25
-"""What of its deadline an agent waits for what was put by before."""
+"""The share of its deadline that an agent waits for queued messages to be delivered."""
 
 
 class Delivery:
-    """Stores what a session heard, with the facts in it. What cannot be stored is put by, and delivered later, once.
+    """Stores heard messages and their facts, in order. Queues in the outbox what cannot be stored, and delivers it once.
 
-    It also delivers what other sessions and other processes of the namespace put by.
+    It also delivers what other sessions and other processes of the namespace queued.
 
     Args:
         engine: The engine of the namespace.
-        session: The session that is captured, if one is.
-        extractor: How facts are drawn from it.
-        study: Who reads it later.
+        learner: Finds the facts; by default one without a session, for messages that others queued.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        session: str | None = None,
-        extractor: Extractor | None = None,
-        study: BackgroundExtraction | None = None,
-    ) -> None:
+    def __init__(self, engine: Engine, learner: Learner | None = None) -> None:
         self._engine = engine
-        self._session = session
-        self._extractor = extractor
-        self._extraction = study
-        self._task: asyncio.Task[bool] | None = None
-        self._is_wanted = False
-        self._waking: tuple[asyncio.AbstractEventLoop, CircuitBreaker, Callable[[], None]] | None = None
+        self._learner = learner or Learner(engine)
+        self._heard: list[Heard] = []
+        self._messages: list[Heard] = []  # whose facts are stored
+        self._learning, self._storing = CrossLoopLock(), CrossLoopLock()
+        self._writing = BackgroundTask(self.store)
+        self._delivering = BackgroundTask(self._deliver_all)
+        self._has_more = False
+        self._wake_up: tuple[asyncio.AbstractEventLoop, Callable[[], None]] | None = None  # where, and how to cancel it
 
     @property
     def outbox(self) -> Outbox | None:
-        """Where messages are put by; None where the store is on this machine."""
+        """The queue on this machine's disk; None where the store itself is on this machine."""
         return self._engine.namespace_data.outbox
 
     @property
     def _breaker(self) -> CircuitBreaker:
         return self._engine.namespace_data.connection.breaker
 
-    async def learn(self, heard: Heard, *, late: bool = False) -> tuple[Heard, list[MemoryRecord]]:
-        """Store the facts in a message; the message as it is to be stored, and the facts."""
-        if not heard.learn:
-            return heard, []
-        extractor = self._extractor or RuleExtractor()  # another process heard it, and wants them
-        message = Message(id=heard.id, source=heard.source, text=heard.text, by_user=heard.by_user, at=heard.at)
-        facts = within_limits(await extractor.extract_now(message))[:_MOST_FACTS]
-        if not facts:
-            return heard, []
-        spans = await in_thread(lambda: locate([fact.quote or fact.content for fact in facts], heard.text))
-        drafts = [
-            learned(
-                fact,
-                id=stable_id(heard.id, fact.content),
-                source=heard.source,
-                session=heard.session,
-                metadata={MESSAGES: [heard.id], QUOTE: heard.text[start:end][:_LONGEST_QUOTE]},
-                at=heard.at if late else None,
-            )
-            for fact, (start, end) in zip(facts, spans, strict=True)
-        ]
-        records = await self._engine.remember("profile", drafts)
-        told = {record.id: span for record, span in zip(records, spans, strict=True)}
-        return heard._replace(learn=False, facts=tuple(told), spans=tuple(told.values())), records
+    # To the store
 
-    async def store(self, messages: Sequence[Heard]) -> None:
-        """Store messages, and leave them to whoever reads them later."""
-        for session in {heard.session for heard in messages if heard.study}:
-            if self._extraction is not None and session == self._session:
-                await self._extraction.begin()
-            else:
-                await mark_unread(self._engine, session)
+    @property
+    def is_idle(self) -> bool:
+        """Whether every message that was added is stored or queued."""
+        return not self._heard and not self._messages
+
+    def add(self, heard: Sequence[Heard]) -> None:
+        """Add messages to be stored."""
+        self._heard += heard
+
+    def drop(self) -> None:
+        """Forget messages that are not stored yet."""
+        self._heard, self._messages = [], []
+
+    async def learn(self) -> list[MemoryRecord]:
+        """Store and return the facts of all added messages; the messages themselves are stored after that.
+
+        Raises:
+            PersistentMemoryError: They cannot be stored now. The messages are kept, and tried again.
+        """
+        facts: dict[str, MemoryRecord] = {}
+        self._breaker.check()
+        await self.finish()  # earlier messages come first
+        async with self._learning:
+            for heard in list(self._heard):
+                message, records = await self._with_facts(heard)
+                facts |= {record.id: record for record in records}
+                if heard in self._heard:  # else it was queued meanwhile
+                    self._heard.remove(heard)
+                    if message is not None:
+                        self._messages.append(message._replace(learn=False, if_new=False))
+        return list(facts.values())
+
+    async def _with_facts(self, heard: Heard, *, late: bool = False) -> tuple[Heard | None, list[MemoryRecord]]:
+        """Store the facts of a message; return None for a message that an earlier process stored."""
+        if heard.if_new:
+            known = await self.said_before(heard.session, heard.source, heard.text)
+            if any(record.id != heard.id for record in known):
+                return None, []
+        return await self._learner.learn(heard, late=late)
+
+    async def said_before(self, session: str, source: str, text: str) -> list[MemoryRecord]:
+        """Return the stored messages of a session with these words of this speaker, newest first."""
+        selection = Selection(session=session, kinds=("interaction",), containing=text)
+        records = await self._engine.select(selection, ["session"])
+        return [record for record in records if (record.source, record.content) == (source, text)]
+
+    async def settle(self) -> None:
+        """Store all messages whose facts are stored. Continues in the background if the caller stops waiting.
+
+        Raises:
+            PersistentMemoryError: They cannot be stored now. They are kept, and tried again.
+        """
+        while self._messages:
+            await asyncio.shield(self._writing.start())
+
+    async def store(self) -> None:
+        """Store all messages whose facts are stored, and wait for it."""
+        async with self._storing:
+            while self._messages:
+                messages = self._messages[:_BATCH]
+                await self._store(messages)
+                stored = {message.id for message in messages}
+                self._messages = [message for message in self._messages if message.id not in stored]
+
+    async def _store(self, messages: Sequence[Heard]) -> None:
+        await self._learner.expect(messages)
         drafts = [
             draft(
                 heard.text,
@@ -104,175 +132,138 @@ class Delivery:
                 source=heard.source,
                 session=heard.session,
                 origin="user" if heard.by_user else "agent",
-                metadata=_links(heard),
+                metadata=links(heard),
                 at=heard.at,
                 id=heard.id,
                 is_message=True,
             )
             for heard in messages
         ]
-        stored = await self._engine.remember("session", drafts)
-        if self._extraction is not None:
-            self._extraction.add([record for record in stored if record.session == self._session])
+        self._learner.add(await self._engine.remember("session", drafts))
 
-    async def learn_from_user(self, message: MemoryRecord) -> None:
-        """Store the facts in a message that was stored as an agent's, and mark it as what it is: the user's."""
-        heard = Heard(
-            id=message.id,
-            session=message.session or "",
-            source=message.source or "",
-            text=message.content,
-            by_user=True,
-            at=message.created_at,
-            learn=self._extractor is not None,
-        )
-        heard, _ = await self.learn(heard, late=True)
+    # By way of the outbox
 
-        def corrected(record: MemoryRecord) -> MemoryRecord:
-            return replace(record, origin="user", metadata={**record.metadata, **_links(heard)})
-
-        amended = await self._engine.amend("session", message.id, corrected)
-        if self._extraction is not None and amended is not None:
-            self._extraction.correct(amended)
-
-    async def is_known(self, heard: Heard) -> bool:
-        """Whether its session holds these words of this speaker already."""
-        said_before = await self.said_before(heard.session, heard.source, heard.text)
-        return any(record.id != heard.id for record in said_before)
-
-    async def said_before(self, session: str, source: str, text: str) -> list[MemoryRecord]:
-        """The messages of a session with these words of this speaker, newest first."""
-        selection = Selection(session=session, kinds=("interaction",), containing=text)
-        records = await self._engine.select(selection, ["session"])
-        return [record for record in records if (record.source, record.content) == (source, text)]
-
-    # By way of the disk
-
-    async def put_by(self, messages: Sequence[Heard]) -> None:
-        """Keep messages on this machine's disk, and deliver them when the store is back.
+    async def queue(self) -> None:
+        """Move all messages that are not stored to the outbox, and deliver them when the server answers.
 
         Raises:
-            OSError: They could not be written.
+            OSError: They could not be written. They are kept in memory.
         """
-        outbox = self.outbox
-        assert outbox is not None
-        await in_thread(partial(outbox.put, messages))
-        self._deliver_when_it_answers()
+        outbox, messages, heard = self.outbox, self._messages, self._heard
+        if outbox is None or self.is_idle:
+            return
+        self._messages, self._heard = [], []
+        try:
+            await in_thread(partial(outbox.put, [*messages, *heard]))
+        except BaseException:
+            self._messages, self._heard = messages + self._messages, heard + self._heard
+            raise
+        self._deliver_when_server_answers()
 
     async def begin(self) -> None:
-        """See that all that was put by is stored, in the background, as soon as the server takes it."""
-        if self.outbox is not None and await in_thread(self.outbox.waits):
-            self._deliver_when_it_answers()
+        """Deliver the outbox in the background, as soon as the server answers."""
+        if await self._has_queued():
+            self._deliver_when_server_answers()
 
     async def hurry(self) -> None:
-        """As `finish`, where an agent waits: for a part of its deadline. What takes longer goes on in the background.
+        """Deliver the outbox while an agent waits, for a share of its deadline; then continue in the background.
 
         Raises:
-            PersistentMemoryError: It is not stored by then.
+            PersistentMemoryError: It is not delivered by then.
         """
-        if self.outbox is None or not await in_thread(self.outbox.waits):
+        if not await self._has_queued():
             return
         self._breaker.check()
         task = self._start()
-        done, _ = await asyncio.wait({task}, timeout=_SHARE * self._engine.policy.deadline)
-        if not done or task.cancelled() or not task.result():
+        if (
+            not await self._delivering.wait(_SHARE * self._engine.policy.deadline)
+            or task.cancelled()
+            or not task.result()
+        ):
             raise StoreUnavailableError(
-                "What was said before is still being delivered, which goes on in the background."
+                "Earlier messages are still being delivered from the outbox, which continues in the background."
             )
 
     async def finish(self) -> None:
-        """Store all that was put by, in order, whoever did.
+        """Deliver the outbox now, in order, including what other processes queued.
 
         Raises:
-            PersistentMemoryError: It cannot be stored now. It stays where it is.
+            PersistentMemoryError: It cannot be stored now. The rest stays in the outbox.
         """
         outbox = self.outbox
-        if outbox is None or not await in_thread(outbox.waits):
-            return
-        async with self._engine.namespace_data.connection.lock(f"{self._engine.namespace}\noutbox"):
-            await self._empty(outbox)
+        if outbox is not None and await self._has_queued():
+            async with self._engine.namespace_data.connection.lock(f"{self._engine.namespace}\noutbox"):
+                await self._empty(outbox)
+
+    async def _has_queued(self) -> bool:
+        return self.outbox is not None and await in_thread(self.outbox.waits)
 
     async def _empty(self, outbox: Outbox) -> None:
         lock = await in_thread(outbox.claim)
-        if lock is None:  # another process does
+        if lock is None:  # another process delivers
             return
         try:
-            while parcels := await in_thread(partial(outbox.next_parcels, _BATCH)):
+            while parcels := await in_thread(partial(outbox.next_parcels, _OUTBOX_BATCH)):
                 await self._deliver(parcels)
                 await in_thread(partial(outbox.remove, parcels))
         except OSError as error:
             raise StoreUnavailableError(
-                f"What is kept in {outbox.folder} for the server cannot be read or removed: {error!r}. Make the folder "
-                "readable and writable for this user."
+                f"The messages queued in {outbox.folder} cannot be read or removed: {error!r}. Make the folder readable "
+                "and writable for this user."
             ) from error
         finally:
             await asyncio.shield(in_thread(lock.release))
 
     async def _deliver(self, parcels: Sequence[Parcel]) -> None:
-        messages: list[Heard] = []
-        for heard in (heard for parcel in parcels for heard in parcel.messages):
-            if heard.if_new and await self.is_known(heard):
-                continue
-            message, _ = await self.learn(heard, late=True)
-            messages.append(message)
-        await self.store(messages)
-
-    def _deliver_when_it_answers(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._waking is None or self._waking[0] is not loop:
-            self._forget_waking()
-            breaker, wake = self._breaker, partial(_wake_in, loop, self._start)
-            self._waking = loop, breaker, wake
-            breaker.when_it_answers(wake)
-
-    def _forget_waking(self) -> None:
-        if self._waking is not None:
-            _, breaker, wake = self._waking
-            breaker.no_longer(wake)
-        self._waking = None
+        found = [await self._with_facts(heard, late=True) for parcel in parcels for heard in parcel.messages]
+        await self._store([message for message, _ in found if message is not None])
 
     def _start(self) -> asyncio.Task[bool]:
-        self._forget_waking()
-        self._is_wanted = True
-        if self._task is None or self._task.done() or self._task.get_loop() is not asyncio.get_running_loop():
-            self._task = asyncio.get_running_loop().create_task(self._work())
-        return self._task
+        self._cancel_wake_up()
+        self._has_more = True
+        return self._delivering.start()
 
-    async def _work(self) -> bool:
-        """Work that nobody waits for: what goes wrong must not be lost in silence, nor reach the agent; whether it is done."""
+    async def _deliver_all(self) -> bool:
+        """Deliver the outbox in the background, where failures can only be logged; return whether it is delivered."""
         try:
             with patiently():
-                while self._is_wanted:  # more may be put by while the last of it is delivered
-                    self._is_wanted = False
+                while self._has_more:  # more may be queued while the last of it is delivered
+                    self._has_more = False
                     await self.finish()
         except PersistentMemoryError as error:
-            self._engine.log_trouble("What was said cannot be delivered yet, and will be tried again: %s", error)
+            self._engine.log_trouble("Queued messages cannot be delivered yet; retrying later: %s", error)
             if self._breaker.is_open:
-                self._deliver_when_it_answers()
+                self._deliver_when_server_answers()
         except Exception:
-            logger.exception("Memory failed to deliver what was said; please report this.")
+            logger.exception("Delivering the queued messages of %r failed; please report this.", self._engine.namespace)
         else:
             return True
         return False
 
+    def _deliver_when_server_answers(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._wake_up is None or self._wake_up[0] is not loop:
+            self._cancel_wake_up()
+            breaker, wake = self._breaker, partial(_start_in, loop, self._start)
+            self._wake_up = loop, partial(breaker.no_longer, wake)
+            breaker.when_it_answers(wake)
+
+    def _cancel_wake_up(self) -> None:
+        if self._wake_up is not None:
+            self._wake_up[1]()
+        self._wake_up = None
+
     async def leave(self) -> None:
-        """Stop delivering, and reading what was delivered; the next process goes on."""
-        self._forget_waking()
-        task, self._task = self._task, None
-        if task is not None and task.get_loop() is asyncio.get_running_loop():
-            task.cancel()
-            await asyncio.wait({task})
-        if self._extraction is not None:
-            await self._extraction.leave()
+        """Stop storing, delivering and learning in the background; the next process continues."""
+        self._cancel_wake_up()
+        await self._writing.stop()
+        await self._delivering.stop()
+        if self._learner.background is not None:
+            await self._learner.background.leave()
 
 
-def _links(heard: Heard) -> dict[str, object]:
-    """Return what the metadata of a message says of the facts that were drawn from it."""
-    return {FACTS: list(heard.facts), SPANS: [list(span) for span in heard.spans]} if heard.facts else {}
-
-
-def _wake_in(loop: asyncio.AbstractEventLoop, start: Callable[[], object]) -> None:
+def _start_in(loop: asyncio.AbstractEventLoop, start: Callable[[], object]) -> None:
     try:
         loop.call_soon_threadsafe(start)
-    except RuntimeError:  # that loop was closed; what waits is delivered with the next turn
-        logger.debug("Nobody is there to deliver what was put by.")
+    except RuntimeError:  # that loop was closed; the next turn delivers
+        logger.debug("The event loop that queued messages is closed; the next turn delivers them.")

@@ -1,7 +1,7 @@
-"""What was said and is not captured yet: bookkeeping without a store.
+"""Which messages of a session are captured: bookkeeping without a store.
 
-A message is heard in many places: in the model context of every agent of a team, again and again every turn, in observed
-streams, and once more when a saved conversation is loaded. It is captured once.
+A message is heard in many places: in the model context of every agent of a team, again every turn, in observed streams, and
+once more when a saved conversation is loaded. It is captured once.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from .autogen_messages import Utterance, is_turn, without_thoughts
 
 _MOST_PLACES = 256
 MOST_UNCAPTURED = 100
-"""How far back in a loaded conversation the last message is looked for that is captured."""
+"""How far back in a loaded conversation the last captured message is searched."""
 _MOST_RECENT = 1_000
 _MOST_MISHEARD = 100
 _MOMENTS = count()
 
 
 class Captured(NamedTuple):
-    """An utterance that nobody captured before."""
+    """An utterance that is captured for the first time."""
 
     utterance: Utterance
     occurrence: int
-    """The how manieth time it is that these words are said by this speaker in the session."""
+    """How many times this speaker has said this in the session."""
     is_fresh: bool = True
-    """Whether it was said just now, and not found in an older part of a conversation that came up."""
+    """Whether it was said just now, not found in an older part of a conversation."""
     if_new: bool = False
-    """Whether it may have been captured by an earlier process, of which these books know nothing yet."""
+    """Whether an earlier process may have captured it, whose messages are not loaded yet."""
 
 
 def moment() -> int:
-    """Now, as a number greater than all before."""
+    """Return a number for this moment, greater than all before."""
     return next(_MOMENTS)
 
 
@@ -53,9 +53,11 @@ class Place:
         self._expected: list[tuple[Utterance, Place]] = []
         self._expected_before: list[tuple[Utterance, Place]] = []
         self.since = moment() if since is None else since
-        """What is captured elsewhere from this moment on may be heard here, too."""
+        """Messages captured elsewhere from this moment on may be heard here, too."""
         self.turn: list[Utterance] = []
         """What was heard since the agent here was asked last."""
+
+    # Which messages are new here
 
     @property
     def is_new(self) -> bool:
@@ -63,32 +65,32 @@ class Place:
         return not self._heard and self._live is None
 
     def unheard(self, messages: Sequence[LLMMessage]) -> tuple[list[LLMMessage], bool]:
-        """What of these messages was not heard here yet, and whether they go on from what was.
+        """Return which of these messages were not heard here yet, and whether they continue the conversation.
 
-        Else they are a conversation that comes up for the first time, or took the place of the one before: an agent that
-        is reset starts over with new messages, though they may say the same. Only where all of the conversation stands
-        there again, and the agent took part in it, its state was saved and loaded.
+        Else the conversation is new here, or replaced the one before: an agent that is reset starts over with new message
+        objects, though they may say the same. Equal copies continue a conversation only if all of it is there and the
+        agent took part in it: then its state was saved and loaded.
         """
         said = self._turns_in(messages)
-        before = [*self._heard, *self.left_behind(messages)]
+        before = [*self._heard, *self.removed(messages)]
         may_be_copies = self._live is None or any(
             isinstance(message, AssistantMessage) for message in without_thoughts(messages)
         )
-        goes_on = len(said) >= len(before) and all(
+        continues = len(said) >= len(before) and all(
             now is then or (may_be_copies and now == then) for now, then in zip(said, before)
         )
-        return (said[len(before) :], True) if goes_on and before else (said, False)
+        return (said[len(before) :], True) if continues and before else (said, False)
 
     def has_a_reply(self, messages: Sequence[LLMMessage]) -> bool:
-        """Whether the agent here said something that was not heard yet, or its conversation was taken away."""
-        news, goes_on = self.unheard(messages)
-        was_taken_away = bool(self._heard) and not goes_on
-        return was_taken_away or any(
-            isinstance(message, AssistantMessage) for message in (*news, *self.left_behind(messages))
+        """Return whether the agent here said something unheard, or its conversation was replaced."""
+        news, continues = self.unheard(messages)
+        was_replaced = bool(self._heard) and not continues
+        return was_replaced or any(
+            isinstance(message, AssistantMessage) for message in (*news, *self.removed(messages))
         )
 
-    def left_behind(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
-        """What was said here last and cannot be heard any more, since the conversation was taken away with it."""
+    def removed(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+        """Return unheard messages that are no longer in the context, since its conversation was replaced."""
         if self._live is None:
             return []
         said = self._turns_in(self._live)
@@ -98,38 +100,40 @@ class Place:
         return [message for message in said[len(self._heard) :] if id(message) not in there]
 
     def note(self, messages: Sequence[LLMMessage], live: list[LLMMessage] | None) -> None:
-        """These messages are heard now. `live` is the list to which a context will add the next ones."""
+        """Mark messages as heard. `live` is the list to which the context will add the next ones."""
         self._heard = self._turns_in(messages)
         self._heard_ids = frozenset(map(id, self._heard))
         self._live = live
 
-    def _turns_in(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
-        known = self._heard_ids  # of messages that are kept, so no other has the same
-        return [message for message in without_thoughts(messages) if id(message) in known or is_turn(message)]
-
     def hold(self, live: list[LLMMessage]) -> None:
-        """The context has a new list, to which it will add the next messages; nothing in it is news."""
+        """Note the new list of the context, if nothing in it is unheard."""
         if self.unheard(live) == ([], True):
             self.note(live, live)
 
-    def expect(self, captured: Iterable[tuple[Utterance, Place]]) -> None:
-        """This was captured elsewhere, and may be heard here, too.
+    def _turns_in(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+        known = self._heard_ids  # the messages are referenced, so no other object has the same id
+        return [message for message in without_thoughts(messages) if id(message) in known or is_turn(message)]
 
-        In a context that is with the next messages, or those after them: an agent hears all that was said since its last
-        turn at once. In a stream it is some time, since the team goes on while somebody reads what it said before.
+    # Which utterances were captured elsewhere
+
+    def expect(self, captured: Iterable[tuple[Utterance, Place]]) -> None:
+        """Note utterances that were captured elsewhere and may be heard here, too.
+
+        A context hears them with its next messages, or the ones after: an agent gets all that was said since its last turn
+        at once. A stream may hear them much later, since the team runs ahead of the stream's reader.
         """
         self._expected += captured
         self.since = moment()
 
     def start_over(self, since: int) -> None:
-        """Another conversation comes up: nothing is expected but what is captured elsewhere from that moment on."""
+        """Expect nothing but what is captured elsewhere from that moment on: another conversation begins here."""
         self._expected, self._expected_before, self.turn, self.since = [], [], [], since
 
     def was_expected(self, utterance: Utterance, beside: set[tuple[str, str]]) -> bool:
-        """Whether it was captured elsewhere; then it is no longer expected.
+        """Return whether an utterance was captured elsewhere; then it is no longer expected.
 
         What an agent says itself, another cannot have said, though both may use the same words and have the same name.
-        And what another agent was asked and has answered is heard here only together with that answer.
+        And a question that another agent was asked and has answered is heard here only together with that answer.
         """
         for expected in (self._expected_before, self._expected):
             for index, (known, elsewhere) in enumerate(expected):
@@ -143,11 +147,11 @@ class Place:
         return False
 
     def was_answered_in(self, conversation: set[tuple[str, str]]) -> bool:
-        """Whether a conversation holds all answers that the agent here gave to what it was asked last."""
+        """Return whether a conversation holds all answers of the agent here to what it was asked last."""
         return {said.said for said in self.turn if said.own} <= conversation
 
-    def took_in(self, utterances: Sequence[Utterance]) -> None:
-        """All of these were taken in, and with others' words the time is over for what was expected before the last ones."""
+    def end_turn(self, utterances: Sequence[Utterance]) -> None:
+        """Note what was heard; after others' words, what was expected two turns ago is not expected any more."""
         if not self._is_stream and not all(utterance.own for utterance in utterances):
             self._expected_before, self._expected = self._expected, []
         for utterance in utterances:
@@ -170,22 +174,24 @@ class Ledger:
         self.users: set[str] = set()
         """Who was asked for input in a stream, and so is a person, whatever the policy says."""
         self.misheard: deque[Captured] = deque(maxlen=_MOST_MISHEARD)
-        """What such a person said, and may have been captured as an agent's words before that was known."""
+        """Messages of such a person that may have been captured as an agent's before that was known."""
         self.provisional: set[str] = set()
-        """The ids of what was captured before it was known what earlier processes captured."""
+        """The ids of messages that were captured before those of earlier processes were loaded."""
         self.listening = CrossLoopLock()
-        """Held while something is taken in, by whichever of the memories that share these books."""
+        """Held while messages are captured, by any of the memories that share this ledger."""
 
     def load(self, stored: Iterable[Utterance]) -> None:
-        """Take in what was captured before this process began; what was captured since comes after it."""
+        """Add what was captured before this process started, before all that was captured since."""
         self._order = [*stored, *self._order]
         self._counts = Counter(utterance.said for utterance in self._order)
         self.is_loaded = True
 
-    def place_of(self, whose: object, *, since: int | None = None) -> Place:
-        """Where the messages of a context are heard, or of a stream that began at a moment.
+    # Places
 
-        It is kept, since the last reply in a context is in no later turn.
+    def place_of(self, whose: object, *, since: int | None = None) -> Place:
+        """Return where the messages of a context are heard, or of a stream that began at a moment.
+
+        It is kept after the turn, since the last reply in a context is in no later turn.
         """
         if id(whose) not in self._places:
             self._places[id(whose)] = (whose, Place(since=since))
@@ -195,11 +201,11 @@ class Ledger:
         return self._places[id(whose)][1]
 
     def has_heard(self, whose: object) -> bool:
-        """Whether anything was heard there."""
+        """Return whether anything was heard there."""
         return id(whose) in self._places and not self._places[id(whose)][1].is_new
 
     def leave(self, whose: object) -> None:
-        """Nothing more is heard there."""
+        """Forget a place where nothing more will be heard."""
         self._places.pop(id(whose), None)
 
     @property
@@ -207,44 +213,45 @@ class Ledger:
         """The model contexts in which anything was heard."""
         return [whose for whose, _ in self._places.values() if isinstance(whose, ChatCompletionContext)]
 
-    def hear(self, place: Place, utterances: Sequence[Utterance]) -> list[Captured]:
-        """Take in how a conversation goes on at a place; what of it nobody captured yet."""
-        return self._take_in(place, utterances, {utterance.said for utterance in utterances})
+    # Capturing: each method returns what is captured for the first time
 
-    def hear_anew(
+    def hear(self, place: Place, utterances: Sequence[Utterance]) -> list[Captured]:
+        """Hear how a conversation continues at a place."""
+        return self._hear(place, utterances, {utterance.said for utterance in utterances})
+
+    def hear_conversation(
         self, place: Place, conversation: Sequence[Utterance], *, is_first: bool = True, since: int | None = None
     ) -> list[Captured]:
-        """Take in a conversation that comes up at a place, for the first time or instead of another; what is new in it.
+        """Hear a whole conversation at a place, for the first time or instead of another.
 
-        What was said since its agent spoke last is new, unless another agent was asked the same just now. What is older was
-        said before this memory listened, or in another process: only what comes after the last message that is
-        known is captured, and nothing is learned from it, since it may be long outdated.
+        What was said since its agent spoke last is new, unless another agent was asked the same just now. Older messages
+        were said before this memory listened, or in another process: only those after the last captured one
+        are captured, and nothing is learned from them, since they may be long outdated.
 
         Args:
             place: Where it is heard.
             conversation: All that was said there.
             is_first: Whether nothing was heard there before.
-            since: The moment at which it came up; now, if not given.
+            since: The moment at which it appeared; by default now.
         """
         answers = [index for index, utterance in enumerate(conversation) if utterance.own]
         start = answers[-1] + 1 if answers else 0
         known = [index for index, utterance in enumerate(conversation[:start]) if self._counts[utterance.said]]
         missed, asked = conversation[known[-1] + 1 : start] if known else [], conversation[start:]
         together = {utterance.said for utterance in conversation}
-        elsewhere = self._under_way_elsewhere(place, asked, together)
-        if known or is_first:  # it was loaded, or is a teammate's, so that others' words in it may be known, too
+        elsewhere = self._heard_elsewhere(place, asked, together)
+        if known or is_first:  # it was loaded, or is a teammate's, so others' words in it may be captured, too
             elsewhere |= {index for index, said in enumerate(asked[:-1]) if self._counts[said.said]}
             elsewhere |= self._waited_for(asked)
-        # Else it was emptied before, and what was captured since is to be heard here.
-        if known or is_first or place.turn:
+        if known or is_first or place.turn:  # else the context was emptied before, and still expects what it did
             place.start_over(moment() if since is None else since)
         new = [self._capture(place, utterance, False) for utterance in missed]
-        new += self._take_in(place, asked, together, elsewhere)
+        new += self._hear(place, asked, together, elsewhere)
         if is_first and not self.is_loaded:
             new = [found._replace(if_new=found.utterance is not asked[-1]) for found in new]
         return new
 
-    def _take_in(
+    def _hear(
         self,
         place: Place,
         utterances: Sequence[Utterance],
@@ -260,13 +267,11 @@ class Ledger:
             and index not in elsewhere
             and not self._is_said_again(place, utterance)
         ]
-        place.took_in(utterances)
+        place.end_turn(utterances)
         return new
 
-    def _under_way_elsewhere(
-        self, place: Place, asked: Sequence[Utterance], together: set[tuple[str, str]]
-    ) -> set[int]:
-        """Which of these messages others hear as well: the last ones that are, in order, what they were asked and said."""
+    def _heard_elsewhere(self, place: Place, asked: Sequence[Utterance], together: set[tuple[str, str]]) -> set[int]:
+        """Return which of these messages other agents hear as well: the last that are, in order, their current turn."""
         found: set[int] = set()
         for other in (other for _, other in self._places.values() if other is not place):
             end = len(asked)
@@ -278,7 +283,7 @@ class Ledger:
         return found
 
     def hear_again(self, whose: object, utterance: Utterance) -> bool:
-        """Take in what the application says was said; whether nobody captured it yet."""
+        """Hear what the application says was said; return whether it is captured for the first time."""
         is_first = id(whose) not in self._places
         place = self.place_of(whose)
         if is_first:
@@ -286,55 +291,15 @@ class Ledger:
             place.expect((said, other) for other in others for said in other.turn)
         return bool(self.hear(place, [utterance]))
 
-    def knows(self, utterance: Utterance) -> bool:
-        """Whether these words of this speaker are captured."""
-        return bool(self._counts[utterance.said])
-
-    def resume(self, tail: Sequence[Utterance], waiting: Iterable[tuple[int, Utterance]]) -> list[Captured]:
-        """Take in a team's conversation that was loaded and will go on; what of it nobody captured yet.
-
-        What its agents are still to hear is captured already. So is what was said after the state was saved, and may have
-        to be said again.
-
-        Args:
-            tail: The end of it, from the last message on that is known.
-            waiting: For each agent how many messages it has not heard yet, and the last of them.
-        """
-        new = [self._capture(Place(), utterance, False) for utterance in tail[1:]]
-        last = max(index for index, utterance in enumerate(self._order) if utterance.said == tail[-1].said)
-        self._waiting, self._unsaved = list(waiting), self._order[last + 1 :]
-        return new
-
-    def _waited_for(self, asked: Sequence[Utterance]) -> set[int]:
-        """Which of these messages is the last one that an agent of a loaded conversation had still to hear."""
-        for number, utterance in self._waiting:
-            if len(asked) >= number and asked[number - 1].said == utterance.said:
-                self._waiting.remove((number, utterance))
-                return {number - 1}
-        return set()
-
-    def _is_said_again(self, place: Place, utterance: Utterance) -> bool:
-        """Whether it was captured before, but is not in the state that was loaded, so that it had to be said again."""
-        found = next((unsaved for unsaved in self._unsaved if unsaved.said == utterance.said), None)
-        if found is None:
-            return False
-        self._unsaved.remove(found)
-        self._recent.append((moment(), utterance, place))
-        return True
-
-    def known(self) -> Counter[tuple[str, str]]:
-        """How often whose words are captured."""
-        return Counter(utterance.said for utterance in self._order)
-
     def hear_transcript(
         self, utterances: Sequence[Utterance], known: Counter[tuple[str, str]] | None = None
     ) -> list[Captured]:
-        """Take in a part of a conversation that is over; what of it nobody captured yet.
+        """Hear a part of a conversation that is over.
 
         Args:
             utterances: What was said.
-            known: What was captured before it and its earlier parts, as far as those do not hold it; by default
-                everything that is captured.
+            known: What was captured before, less the parts heard already, which are subtracted from it; by default everything
+                that is captured.
         """
         known = self.known() if known is None else known
         place, new = Place(), list[Captured]()
@@ -345,19 +310,63 @@ class Ledger:
                 new.append(self._capture(place, utterance, True))
         return new
 
-    def last(self, utterance: Utterance) -> Captured | None:
-        """The last time that these words were captured."""
-        count = self._counts[utterance.said]
-        return Captured(utterance, count) if count else None
-
-    def another(self, captured: Captured) -> Captured:
-        """The same, as the next occurrence of its words."""
-        self._counts[captured.utterance.said] += 1
-        return captured._replace(occurrence=self._counts[captured.utterance.said])
-
     def _capture(self, place: Place, utterance: Utterance, is_fresh: bool) -> Captured:
         self._unsaved = []  # the conversation has taken another course
         self._recent.append((moment(), utterance, place))
         self._order.append(utterance)
         self._counts[utterance.said] += 1
         return Captured(utterance, self._counts[utterance.said], is_fresh)
+
+    # Loaded conversations
+
+    def resume(self, tail: Sequence[Utterance], waiting: Iterable[tuple[int, Utterance]]) -> list[Captured]:
+        """Hear a team's conversation that was loaded and will continue.
+
+        Messages that its agents are still to hear are captured already. So are those that were said after the state was
+        saved, and may have to be said again.
+
+        Args:
+            tail: The end of it, from the last captured message on.
+            waiting: For each agent the number of messages it has not heard yet, and the last of them.
+        """
+        new = [self._capture(Place(), utterance, False) for utterance in tail[1:]]
+        last = max(index for index, utterance in enumerate(self._order) if utterance.said == tail[-1].said)
+        self._waiting, self._unsaved = list(waiting), self._order[last + 1 :]
+        return new
+
+    def _waited_for(self, asked: Sequence[Utterance]) -> set[int]:
+        """Return which of these messages is the last that an agent of a loaded conversation was still to hear."""
+        for number, utterance in self._waiting:
+            if len(asked) >= number and asked[number - 1].said == utterance.said:
+                self._waiting.remove((number, utterance))
+                return {number - 1}
+        return set()
+
+    def _is_said_again(self, place: Place, utterance: Utterance) -> bool:
+        """Return whether an utterance was captured, but is not in the loaded state, so that it had to be said again."""
+        found = next((unsaved for unsaved in self._unsaved if unsaved.said == utterance.said), None)
+        if found is None:
+            return False
+        self._unsaved.remove(found)
+        self._recent.append((moment(), utterance, place))
+        return True
+
+    # Looking up
+
+    def knows(self, utterance: Utterance) -> bool:
+        """Return whether these words of this speaker are captured."""
+        return bool(self._counts[utterance.said])
+
+    def known(self) -> Counter[tuple[str, str]]:
+        """Return how often each utterance is captured."""
+        return Counter(utterance.said for utterance in self._order)
+
+    def last(self, utterance: Utterance) -> Captured | None:
+        """Return the last time that these words were captured."""
+        count = self._counts[utterance.said]
+        return Captured(utterance, count) if count else None
+
+    def another(self, captured: Captured) -> Captured:
+        """Return the same as the next occurrence of its words."""
+        self._counts[captured.utterance.said] += 1
+        return captured._replace(occurrence=self._counts[captured.utterance.said])

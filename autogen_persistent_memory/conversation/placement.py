@@ -1,4 +1,4 @@
-"""Putting the block into a model context: one at a time, where the model sees it, never in the way of the conversation."""
+"""Placing the block in a model context: one at a time, where the model sees it, without displacing the conversation."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from autogen_core.models import FunctionExecutionResultMessage, LLMMessage, Syst
 
 from ..core.errors import PersistentMemoryError
 from ..runtime.threads import in_thread, run_without_loop
+from .autogen_compat import live_messages, replace_messages, saves_only_messages
 from .autogen_messages import BLOCK_SOURCE, block_id_of, text_of
 
 
 async def place_block(
     context: ChatCompletionContext, block_id: str, text: str, shown: Sequence[LLMMessage], *, system: bool = False
 ) -> bool:
-    """Replace the block of that id by this text, or remove it if the text is empty; whether the model now sees it.
+    """Replace the block of that id by this text, or remove it if the text is empty; return whether the model sees it now.
 
-    The block goes right before the last message, else to the head; with `system` as a system message to the head, else
+    The block goes right before the last message, else to the head; with `system` to the head as a system message, else
     right before the last message; else nowhere. It must be visible there, and must not push the last message or
     another memory's block out of the context's window.
 
@@ -26,7 +27,7 @@ async def place_block(
         context: The model context.
         block_id: Which block.
         text: Its new text.
-        shown: What the context shows now.
+        shown: The messages that the context shows now.
         system: Whether it should be a system message.
     """
     state = await _State.of(context)
@@ -50,9 +51,9 @@ async def place_block(
 
 
 def up_to_date(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
-    """The messages without the blocks of the turn before, which will be replaced before the model reads them.
+    """Return the messages without blocks of the turn before, which are replaced before the model reads them.
 
-    Those at the head cannot be told from those of this turn, and stay.
+    Blocks at the head stay: they cannot be told from those of this turn.
     """
     conversation = [message for message in messages if block_id_of(message) is None]
     head, end = _after_head(conversation), _before_last(conversation)
@@ -67,7 +68,7 @@ def up_to_date(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
 
 
 def _choices(messages: Sequence[LLMMessage], text: str, system: bool) -> list[tuple[LLMMessage, int]]:
-    """The block and its place, in the order in which to try them."""
+    """Return blocks and their positions, in the order in which to try them."""
     if not text:
         return []
     block = UserMessage(content=text, source=BLOCK_SOURCE)
@@ -77,7 +78,7 @@ def _choices(messages: Sequence[LLMMessage], text: str, system: bool) -> list[tu
 
 
 def _before_last(messages: Sequence[LLMMessage]) -> int:
-    """Before the last message, and never between a tool call and its result."""
+    """Return the position before the last message, and never between a tool call and its result."""
     position = max(0, len(messages) - 1)
     while position > 0 and isinstance(messages[position], FunctionExecutionResultMessage):
         position -= 1
@@ -85,14 +86,14 @@ def _before_last(messages: Sequence[LLMMessage]) -> int:
 
 
 def _after_head(messages: Sequence[LLMMessage]) -> int:
-    """After the system messages a context starts with, which must stay together."""
+    """Return the position after the system messages that a context starts with, which must stay together."""
     return next(
         (index for index, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages)
     )
 
 
 def _shows(shown: Sequence[LLMMessage], wanted: LLMMessage) -> bool:
-    """Whether a message is among those shown (as the same object, or in a context that copies, with the same text)."""
+    """Return whether a message is shown: the same object or, in a context that copies, one with the same text."""
     text = text_of(wanted)
     return any(
         message is wanted or (type(message) is type(wanted) and text != "" and text_of(message) == text)
@@ -101,7 +102,7 @@ def _shows(shown: Sequence[LLMMessage], wanted: LLMMessage) -> bool:
 
 
 class _Entry(NamedTuple):
-    """A message of a context, and the form in which the context takes it back."""
+    """A message of a context, and the form in which the context loads it."""
 
     message: LLMMessage
     raw: Any
@@ -116,20 +117,20 @@ class _State:
 
     @classmethod
     async def of(cls, context: ChatCompletionContext) -> _State:
-        """The state of a context.
+        """Return the state of a context.
 
-        What AutoGen's own contexts save are their messages and nothing else, so the messages themselves will do; to
-        serialise them would cost up to a second an image, every turn. A context that saves in its own way is saved its
-        own way, in a thread if it holds images and does not wait for anything.
+        AutoGen's own contexts save their messages and nothing else, so the messages are taken as they are: serialising them
+        would cost up to a second an image, every turn. Other contexts are asked to save their state, in a thread if they
+        hold images and do not wait for anything.
         """
-        messages: list[LLMMessage] = list(getattr(context, "_messages", ()))
-        if _is_plain(context):
+        messages = live_messages(context) or []
+        if saves_only_messages(context):
             return cls([_Entry(message, message) for message in messages], {})
         saved = await _saved(context, has_images=any(isinstance(message.content, list) for message in messages))
         if not isinstance(saved.get("messages"), list):
             raise PersistentMemoryError(
-                f"A {type(context).__name__} saves no 'messages', so no memories can be put among them. Let its "
-                "save_state() and load_state() keep that key."
+                f"The state of a {type(context).__name__} has no 'messages', so memories cannot be placed among them. Let "
+                "its save_state() and load_state() use that key."
             )
         return cls([_Entry(_without_images(raw), raw) for raw in saved["messages"]], saved)
 
@@ -137,23 +138,11 @@ class _State:
         """Give the context these messages, unless it has them already."""
         if [entry.message for entry in before] == [entry.message for entry in after]:
             return
-        if _is_plain(context):
-            held: list[LLMMessage] = context._messages
-            await context.load_state({"messages": [entry.raw for entry in after]})
-            # Other memories on the agent hold on to the list, to hear in it what the agent says last.
-            held[:], context._messages = context._messages, held
+        if saves_only_messages(context):
+            await replace_messages(context, [entry.raw for entry in after])
         else:
             raw = [entry.raw if isinstance(entry.raw, dict) else entry.raw.model_dump() for entry in after]
             await context.load_state({**self._saved, "messages": raw})
-
-
-def _is_plain(context: ChatCompletionContext) -> bool:
-    kind = type(context)
-    return (
-        kind.save_state is ChatCompletionContext.save_state
-        and kind.load_state is ChatCompletionContext.load_state
-        and isinstance(getattr(context, "_messages", None), list)
-    )
 
 
 async def _saved(context: ChatCompletionContext, *, has_images: bool) -> Mapping[str, Any]:

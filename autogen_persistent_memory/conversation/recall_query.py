@@ -1,4 +1,4 @@
-"""What to ask the memory before a turn: what the agent was asked last, and what that refers back to."""
+"""The query of a turn: what the agent was asked last, and what that refers back to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..core.records import Query
 from .autogen_messages import is_said, text_of, without_thoughts
 
 _LONGEST = 1000
-"""Characters of a message that are asked with as they are: an embedding model reads few more, and all blur its vector."""
+"""Characters of a message that are used as they are: an embedding model reads few more, and more blur its vector."""
 _LONGEST_END = 300
 _LONGEST_EARLIER = 300
 _LONGEST_ANSWER = 200
@@ -55,14 +55,14 @@ _NEW_TOPIC = lazy(
 def question(
     messages: Sequence[LLMMessage], policy: RecallPolicy, users: Collection[str] | None = None
 ) -> Query | None:
-    """What to recall for, or None if nobody asked anything.
+    """Return what to recall for, or None if nobody asked anything.
 
-    That is what the agent was asked last. Where it does not say what it is about, the turn before follows: what the user
-    said then, and the answer; and the turns before that, as long as those refer back as well.
+    It is what the agent was asked last. If that does not say what it is about, the turn before is added: what the user
+    said then, and the answer; and the turns before that, while those refer back as well.
 
     Args:
         messages: The model context.
-        policy: Which may have a query of its own.
+        policy: May fix the query.
         users: The names under which the user speaks; by default those of the policy.
     """
     if policy.query is not None:
@@ -79,16 +79,16 @@ def question(
     background = "\n".join(_background(text, said[:asked], users))
     if not background:
         return Query(text)
-    # Said again and again, the message weighs as much as all that it refers back to, and so leads.
+    # Repeated, the message weighs as much as all that it refers back to, and so leads.
     repeats = min(max(1, round(len(background) / len(text))), _MOST_REPEATS)
     is_complete = _REFERENCE.search(text) is None  # though it is short
     return Query("\n".join([*[text] * repeats, background]), lead=text if is_complete else None)
 
 
 def refers_back(text: str) -> bool:
-    """Whether a message needs those before it to be understood: it is very short, or points at them and says little.
+    """Return whether a message needs those before it to be understood: it is very short, or short and refers to them.
 
-    The words that point are English; in other languages only the length tells.
+    The words that refer are English; in other languages only the length counts.
     """
     if _NEW_TOPIC.search(text):
         return False
@@ -97,7 +97,7 @@ def refers_back(text: str) -> bool:
 
 
 def _recent(messages: Sequence[LLMMessage], users: Collection[str]) -> Sequence[LLMMessage]:
-    """The messages that can matter: those since the user said something, and before that as far as it may refer back."""
+    """Return the messages that can matter: as many turns of the user as one may refer back to."""
     turns = 0
     for index in range(len(messages) - 1, -1, -1):
         if _is_user(messages[index], users) and is_said(messages[index]):
@@ -108,7 +108,7 @@ def _recent(messages: Sequence[LLMMessage], users: Collection[str]) -> Sequence[
 
 
 def _asked(said: Sequence[LLMMessage], users: Collection[str]) -> int | None:
-    """Which message asks the agent: the user's latest; with none in sight a teammate's, who may have gone on talking."""
+    """Return which message asks the agent: the user's latest; without one, a teammate's last question or message."""
     heard = [index for index, message in enumerate(said) if isinstance(message, UserMessage)]
     by_user = [index for index in heard if _is_user(said[index], users)]
     if by_user:
@@ -123,7 +123,7 @@ def _is_user(message: LLMMessage, users: Collection[str]) -> bool:
 
 
 def _without_address(text: str, messages: Sequence[LLMMessage]) -> str:
-    """The text without the names it is addressed to: "@writer, ..." is no question about writers."""
+    """Return the text without the names it is addressed to: "@writer, ..." does not ask about writers."""
     if not _MAY_ADDRESS.search(text):
         return text
     names = {
@@ -136,7 +136,7 @@ def _without_address(text: str, messages: Sequence[LLMMessage]) -> str:
 
 
 def _background(text: str, before: Sequence[LLMMessage], users: Collection[str]) -> Iterator[str]:
-    """What was said in the turns that a message refers back to, the latest turn first."""
+    """Yield what was said in the turns that a message refers back to, the latest turn first."""
     for _ in range(_TURNS_BACK):
         starts = [index for index, message in enumerate(before) if _is_user(message, users)]
         if not starts or not refers_back(text):
@@ -147,13 +147,13 @@ def _background(text: str, before: Sequence[LLMMessage], users: Collection[str])
 
 
 def _answer(replies: Sequence[LLMMessage]) -> str:
-    """The agent's own last word on what the user said, or a teammate's first."""
+    """Return the agent's own last reply to the user, or a teammate's first."""
     own = [reply for reply in replies if isinstance(reply, AssistantMessage)]
     return next((text_of(reply) for reply in (*reversed(own), *replies)), "")
 
 
 def _gist(text: str) -> str:
-    """What a long message, say a pasted document, is about: people put their question before or after it."""
+    """Return what a long message, say a pasted document, is about: people ask before or after it."""
     if len(text) <= _LONGEST:
         return text
     text = _prose(text) or text
@@ -164,7 +164,7 @@ def _gist(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """The text without the code and tool output that it shows."""
+    """Return the text without fenced code and tool output."""
     return " ".join(text.split(_FENCE)[::2]).strip()
 
 

@@ -1,15 +1,13 @@
-"""How a conversation went, for an agent that was not there: how it ended, and what was said before that, in short."""
+"""How a conversation went, for an agent that was not there: a summary of it, and its last messages."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 
@@ -18,28 +16,27 @@ from ..core.errors import PersistentMemoryError
 from ..core.records import FACTS, MemoryRecord, listed
 from ..core.tokens import count_tokens
 from ..retrieval.engine import Engine
-from ..runtime.deadlines import ended
+from ..runtime.background_task import BackgroundTask
+from ..runtime.reporting import notices
 from ..runtime.threads import in_thread
 from ..text.sentences import could_answer, own_sentences
 from ..text.words import names_within, says_when, terms
 from .autogen_messages import VisibleText
 from .block import Story, spoken
 
-logger = logging.getLogger("autogen_persistent_memory")
-
 ENDING_MESSAGES = 10
-"""So many messages at the end of a conversation a model does not summarise yet."""
+"""How many messages at the end of a conversation the model does not summarise yet."""
 EVERY = 10
-"""For so many messages at a time it is asked to."""
+"""How many messages the model summarises at a time."""
 CALL_SECONDS = 60.0
 _ENDING = 0.7
 """The share of a story that its ending may take."""
-_LONGEST = 300
-_MOST_SENTENCES = 12
-_MORE = 0.05
-"""The share of messages that may be added to a conversation before its summary is made anew."""
+_LONGEST_LINE = 300
 _LONGEST_MESSAGE = 1_500
 _LONGEST_SUMMARY = 1_200
+_MOST_SENTENCES = 12
+_MORE = 0.05
+"""The share of messages that may be added to a conversation before its extractive summary is made again."""
 
 INSTRUCTIONS = (
     "You keep the minutes of a conversation. Write what was said so far in at most six short sentences: who wants what, what "
@@ -49,25 +46,32 @@ INSTRUCTIONS = (
 
 
 class Recap:
-    """Tells how a session went; with a model, what came before its end is summarised by that, in the background."""
+    """Tells how a session went.
+
+    Args:
+        engine: The engine of the namespace.
+        session: The session.
+        model: Summarises, in the background, what came before the last messages; without one the summary is made of sentences
+            that were said.
+    """
 
     def __init__(self, engine: Engine, session: str, model: ChatCompletionClient | None = None) -> None:
         self._engine = engine
         self._session = session
-        self.model = model
-        self._task: asyncio.Task[None] | None = None
+        self._model = model
+        self._summarising = BackgroundTask(self._summarise_all)
         self._gist: tuple[tuple[str, ...], list[str]] = ((), [])
 
     async def story(self, visible: VisibleText, budget: int) -> Story:
-        """What an agent that sees these messages has missed, within so many tokens."""
-        messages = await self._engine.namespace_data.messages(self._session, self._engine.clock())
+        """Return what an agent that sees these messages has missed, in at most this many tokens."""
+        messages = await self._messages()
         cache = await self._engine.namespace_data.cache()
 
-        def holding() -> list[MemoryRecord]:
+        def missing() -> list[MemoryRecord]:
             parts = ((record, cache.holding_part(record)) for record in messages if not visible.shows(record))
             return [replace(record, content=part) for record, part in parts if part]
 
-        missed = await in_thread(holding)
+        missed = await in_thread(missing)
         if not missed:
             return Story()
         summary, done = await self._minutes()
@@ -76,83 +80,79 @@ class Recap:
     def _told(self, missed: Sequence[MemoryRecord], summary: str, done: int, budget: int) -> Story:
         ending = _ending(missed, int(budget * _ENDING))
         left = budget - sum(map(_cost, ending))
-        before = missed[: len(missed) - len(ending)]
+        before, last = missed[: len(missed) - len(ending)], missed[len(missed) - len(ending) :]
         lines = []
         if summary and any((record.sequence or 0) <= done for record in before):
             lines.append(_within(left, summary))
             before = [record for record in before if (record.sequence or 0) > done]
-        return Story(
-            summary=tuple(_affordable([*lines, *self._gist_of(before)], left)),
-            ending=tuple(ending),
-            told=tuple(missed[len(missed) - len(ending) :]),
-        )
+        chosen = _affordable([*lines, *self._gist_of(before)], left)
+        return Story(summary=tuple(chosen), ending=tuple(ending), told=tuple(last))
 
     def _gist_of(self, messages: Sequence[MemoryRecord]) -> list[str]:
-        """Lines for a summary; made anew where one of its messages is gone, or there are many more than the last time."""
+        """Return lines for a summary; made again when one of its messages was deleted, or many were added."""
         ids, known = tuple(record.id for record in messages), self._gist[0]
         if ids[: len(known)] != known or len(ids) - len(known) > len(known) * _MORE:
             chosen = gist(messages, _MOST_SENTENCES)
-            self._gist = (ids, [spoken(sentence.source, sentence.text, _LONGEST) for sentence in chosen])
+            self._gist = (ids, [spoken(source, text, _LONGEST_LINE) for source, text in chosen])
         return self._gist[1]
 
-    # By a model
+    async def _messages(self) -> list[MemoryRecord]:
+        return await self._engine.namespace_data.messages(self._session, self._engine.clock())
+
+    # The summary by a model, called minutes in its prompt
 
     def keep_up(self) -> None:
-        """Let the model summarise what it has not yet, if it is enough; nobody waits for it."""
-        loop = asyncio.get_running_loop()
-        if self.model is not None and (self._task is None or self._task.done() or self._task.get_loop() is not loop):
-            self._task = loop.create_task(self._work())
+        """Let the model summarise new messages in the background, if there are enough."""
+        if self._model is not None:
+            self._summarising.start()
 
     async def read(self, seconds: float = math.inf) -> bool:
-        """Summarise everything that is to be, and wait so long for it; it goes on after that. Whether it is over."""
+        """Let the model summarise new messages, and wait this long for it; return whether it has. It continues after that."""
         self.keep_up()
-        return await ended(self._task, seconds)
+        return await self._summarising.wait(seconds)
 
     async def leave(self) -> None:
-        """Stop working; what is left is summarised the next time."""
-        task, self._task = self._task, None
-        if task is not None and task.get_loop() is asyncio.get_running_loop():
-            task.cancel()
-            await asyncio.wait({task})
+        """Stop the model; it continues the next time."""
+        await self._summarising.stop()
 
-    async def _work(self) -> None:
-        """Work that nobody waits for: what goes wrong must not be lost in silence, nor reach the agent."""
+    async def _summarise_all(self) -> None:
+        """Summarise in the background, where failures can only be logged."""
         try:
-            while await self._summarise():
+            while self._model is not None and await self._summarise(self._model):
                 pass
         except PersistentMemoryError as error:
-            self._engine.log_trouble("A conversation could not be summarised, and will be the next time: %s", error)
+            self._engine.log_trouble("A conversation could not be summarised; retrying with the next turn: %s", error)
         except Exception as error:
-            logger.warning("The model that summarises conversations failed; what was said itself is used: %r", error)
+            message = "The model that summarises %r failed; sentences of the conversation are shown instead: %r"
+            notices.warn((self._engine.whose, "summary"), message, self._engine.namespace, error)
 
-    async def _summarise(self) -> bool:
-        """Take the next messages into the summary; whether there were enough of them."""
-        messages = await self._engine.namespace_data.messages(self._session, self._engine.clock())
+    async def _summarise(self, model: ChatCompletionClient) -> bool:
+        """Add the next messages to the minutes; return whether there were enough of them."""
+        messages = await self._messages()
         summary, done = await self._minutes()
         batch = [record for record in messages[:-ENDING_MESSAGES] if (record.sequence or 0) > done][:EVERY]
-        if len(batch) < EVERY or self.model is None:
+        if len(batch) < EVERY:
             return False
         lines = [spoken(record.source, record.content, _LONGEST_MESSAGE) for record in batch]
         asked = "\n".join([f"Minutes so far: {summary or 'none'}", "New messages:", *lines, "The new minutes:"])
         prompt: list[LLMMessage] = [SystemMessage(content=INSTRUCTIONS), UserMessage(content=asked, source="user")]
-        result = await asyncio.wait_for(self.model.create(prompt), CALL_SECONDS)
+        result = await asyncio.wait_for(model.create(prompt), CALL_SECONDS)
         text = " ".join(mended(result.content).split())[:_LONGEST_SUMMARY] if isinstance(result.content, str) else ""
         if not text:
             return False
         minutes = json.dumps({"text": text, "up_to": batch[-1].sequence})
 
         async def keep() -> None:
-            """Unless something was forgotten while the model wrote, which it then may tell."""
-            now_there = await self._engine.namespace_data.messages(self._session, self._engine.clock())
-            is_whole = {record.id for record in now_there}.issuperset(record.id for record in batch)
-            if is_whole and await self._minutes() == (summary, done):
+            """Store the minutes, unless something they may tell was forgotten while the model wrote."""
+            there = {record.id for record in await self._messages()}
+            if there.issuperset(record.id for record in batch) and await self._minutes() == (summary, done):
                 await self._engine.values.put("summary", self._session, minutes)
 
         await self._engine.namespace_data.as_a_whole(keep)
         return True
 
     async def _minutes(self) -> tuple[str, int]:
-        """What the model wrote, and the number of the last message that it took in."""
+        """Return what the model wrote, and the number of the last message in it."""
         stored = await self._engine.values.get("summary", self._session)
         if stored is None:
             return "", 0
@@ -160,11 +160,14 @@ class Recap:
         return str(minutes["text"]), int(minutes["up_to"])
 
 
+# Lines within a budget
+
+
 def _ending(messages: Sequence[MemoryRecord], budget: int) -> list[str]:
-    """The last messages, as many as the budget allows, in order."""
+    """Return the last messages that the budget allows, in order."""
     lines = []
     for record in reversed(messages):
-        line = spoken(record.source, record.content, _LONGEST)
+        line = spoken(record.source, record.content, _LONGEST_LINE)
         budget -= _cost(line)
         if budget < 0:
             break
@@ -173,7 +176,7 @@ def _ending(messages: Sequence[MemoryRecord], budget: int) -> list[str]:
 
 
 def _affordable(lines: Sequence[str], budget: int) -> list[str]:
-    """Those of the lines for which there is room, in order."""
+    """Return the lines for which there is room, in order."""
     chosen = []
     for line in lines:
         cost = _cost(line)
@@ -184,7 +187,7 @@ def _affordable(lines: Sequence[str], budget: int) -> list[str]:
 
 
 def _within(budget: int, summary: str) -> str:
-    """A summary as a line; of one for which there is no room, the beginning."""
+    """Return a summary as a line; only its beginning if there is no room for all of it."""
     line = spoken(None, summary)
     cost = _cost(line)
     return line if cost <= budget else spoken(None, summary, int(len(summary) * 0.8 * budget / cost))
@@ -194,35 +197,30 @@ def _cost(line: str) -> int:
     return count_tokens(f"{line}\n")
 
 
+# The summary without a model
+
 _SHORTEST = 4
 """Terms that a sentence needs to say anything."""
 _OF_USER = 1.5
 _WITH_FACTS = 2.0
 _MOST_READ = 2_000
 _MOST_CHARACTERS = 300_000
-"""So much is read of a conversation, in equal shares of its messages: an agent waits for it."""
+"""Characters that are read of a conversation, in equal shares of its messages: an agent waits for it."""
 
 
-class Sentence(NamedTuple):
-    """Something that was said."""
+def gist(messages: Sequence[MemoryRecord], most: int) -> list[tuple[str, str]]:
+    """Return the sentences that tell most of what a conversation was about, in order, each with its speaker.
 
-    source: str
-    text: str
-
-
-def gist(messages: Sequence[MemoryRecord], most: int) -> list[Sentence]:
-    """The sentences that tell most of what a conversation was about, in their order.
-
-    After SumBasic (Nenkova and Vanderwende, 2005): a sentence is worth the mean frequency of its terms; those of a sentence
-    that is chosen count for less afterwards, so that each one adds something. What the user says counts more, and what
-    facts were drawn from most.
+    After SumBasic (Nenkova and Vanderwende, 2005): a sentence is worth the mean frequency of its terms; the terms of a chosen
+    sentence count for less afterwards, so that each one adds something. The user's sentences count more, and
+    those of messages that told facts count most.
 
     Args:
         messages: The conversation, in order. Of a very long one only the end is read, of very long messages their
             beginnings.
         most: How many sentences.
     """
-    said: list[tuple[Sentence, list[str], float]] = []
+    said: list[tuple[tuple[str, str], list[str], float]] = []
     read = messages[-_MOST_READ:]
     for record in read:
         weight = _WITH_FACTS if listed(record, FACTS) else _OF_USER if record.origin == "user" else 1.0
@@ -230,7 +228,7 @@ def gist(messages: Sequence[MemoryRecord], most: int) -> list[Sentence]:
             words = terms(text)
             if len(set(words)) >= _SHORTEST and could_answer(text) and not text.endswith("!"):
                 worth = weight * (1 + bool(names_within(text)) + says_when(text))
-                said.append((Sentence(record.source or "", text), words, worth))
+                said.append(((record.source or "", text), words, worth))
     counts = Counter(word for _, words, _ in said for word in words)
     total = sum(counts.values())
     share = {word: count / total for word, count in counts.items()}
@@ -245,5 +243,5 @@ def gist(messages: Sequence[MemoryRecord], most: int) -> list[Sentence]:
 
 
 def _beginning(text: str, longest: int) -> list[str]:
-    """The first sentences of a text; of one that is too long, only whole ones."""
+    """Return the sentences of a text; of one that is too long, those that are whole in its beginning."""
     return own_sentences(text) if len(text) <= longest else own_sentences(text[:longest])[:-1]

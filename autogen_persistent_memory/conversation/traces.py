@@ -1,6 +1,6 @@
-"""A saved state without what it tells of something that was forgotten. Pure functions.
+"""Traces of forgotten memories in saved states, summaries and values: finding them, and blanking them in states.
 
-Texts are replaced, messages stay: so calls of tools keep their results, everybody's next turn is the same, and the state
+Texts are replaced, messages stay: tool calls keep their results, the next turn of every agent is the same, and the state
 still fits the team that saved it.
 """
 
@@ -18,123 +18,13 @@ from ..core.records import MemoryRecord, Selection, contains
 from ..runtime.threads import in_thread
 from ..storage.connection import Values
 from ..text.redaction import redact
+from .autogen_compat import FIXED_FIELDS, IMAGE, MEMORY_CONTENT, SPOKEN_FIELDS, TOOL_CALL, TOOL_RESULT, members_in
+from .autogen_messages import FORGOTTEN, NAMED_ID, opening_in, plain
+from .block import CLOSING, WORD_JOINER
 from .team_resume import from_text, to_text
 
-FORGOTTEN = "[forgotten]"
-"""What stands in a saved conversation instead of a text that was forgotten."""
-_BLOCK = lazy(r'<memory id="[0-9a-f]+">')  # as `_conversation.opening_of` writes it
-_NO_MEMORIES = "\n</memory>"
-_FIXED = frozenset(("type", "version", "id", "source", "target", "created_at", "role", "name", "call_id"))
-"""What a message is told apart and delivered by."""
-_SAID = frozenset(("content", "thought", "metadata"))
-
-
-class Blanking:
-    """Replaces the texts of a state that tell something.
-
-    Args:
-        tells: Whether a text tells it.
-    """
-
-    def __init__(self, tells: Callable[[str], bool]) -> None:
-        self._tells = tells
-        self._participants: set[str] = set()
-        self.changed = False
-        """Whether a text was replaced."""
-        self.left = False
-        """Whether it also stands where it may steer a team: a single word of the state that is not part of a message."""
-
-    def of(self, value: Any, *, said: bool = False) -> Any:
-        """A part of a state without those texts; of what was `said`, every text counts."""
-        if isinstance(value, Mapping):
-            return self._of_mapping(value, said)
-        if isinstance(value, list):
-            texts = [item for item in value if isinstance(item, str)] if said else []
-            if len(texts) > 1 and self._tells("\n".join(texts)):  # the parts of a message with pictures
-                self.changed = True
-                return [FORGOTTEN if isinstance(item, str) else item for item in value]
-            return [item if _is_picture(item) else self.of(item, said=said) for item in value]
-        return self._of_text(value, said) if isinstance(value, str) else value
-
-    def _of_mapping(self, value: Mapping[str, Any], said: bool) -> Mapping[str, Any]:
-        if "arguments" in value and "name" in value:
-            return {**value, "arguments": self._of_arguments(value["arguments"])}
-        if "call_id" in value:
-            return {**value, "content": self.of(value.get("content"), said=True)}
-        if "mime_type" in value and "content" in value:
-            return {**value, **self._of_recalled(value)}
-        if isinstance(value.get("agent_states"), Mapping):
-            self._participants.update(value["agent_states"])
-        fixed = _FIXED if not said and ("type" in value or "source" in value) else ()
-        return {key: item if key in fixed else self.of(item, said=said or key in _SAID) for key, item in value.items()}
-
-    def _of_arguments(self, arguments: Any) -> Any:
-        if not isinstance(arguments, str) or not self._tells(arguments):
-            return arguments
-        self.changed = True
-        return "{}"
-
-    def _of_recalled(self, memory: Mapping[str, Any]) -> dict[str, Any]:
-        """Content and metadata of a memory that was shown to an agent; which one it is, its metadata says."""
-        content, metadata = memory["content"], memory.get("metadata")
-        if isinstance(metadata, Mapping) and self._tells(f"(id: {metadata.get('id')})"):
-            self.changed = True
-            return {"content": FORGOTTEN if isinstance(content, str) else {}, "metadata": {"id": metadata["id"]}}
-        return {"content": self.of(content, said=True), "metadata": self.of(metadata, said=True)}
-
-    def _of_text(self, text: str, said: bool) -> str:
-        if text == FORGOTTEN or not self._tells(text):
-            return text
-        if not said and text.isascii() and not any(map(str.isspace, text)):
-            self.left = self.left or text not in self._participants
-            return text
-        emptied = emptied_block(text) or FORGOTTEN
-        self.changed = self.changed or emptied != text
-        return emptied
-
-
-def _is_picture(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.keys() == {"data"}
-
-
-def is_block(text: str) -> bool:
-    """Whether a text is a block of memories, which is rebuilt before every turn."""
-    return _BLOCK.match(text) is not None
-
-
-def emptied_block(text: str) -> str | None:
-    """A block of memories without them, still to be found by its first line; None if the text is none."""
-    opening = _BLOCK.match(text)
-    return None if opening is None else opening[0] + _NO_MEMORIES
-
-
-def texts_within(text: str) -> Iterator[str]:
-    """The text, and if it is JSON, also the texts in that, in which characters may be written otherwise."""
-    yield text
-    if "\\" in text and text.lstrip()[:1] in ("{", "[", '"'):
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            return
-        yield from _leaves(value)
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _leaves(item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield from _leaves(item)
-
-
 _WORD = lazy(r"\w+")
-_NAMED = lazy(r"\(id: ([0-9a-f]{32})\)")
 _LINE = lazy(r"^- (.*)$", re.MULTILINE)
-_WORD_JOINER = "\u2060"
 _FEWEST_WORDS = 2
 """A fact of fewer words is found in a text only if it is all of it."""
 _LEAST_SHOWN = 20
@@ -144,7 +34,7 @@ Tells = Callable[[str], bool]
 
 
 class Traces(NamedTuple):
-    """Where else it was found."""
+    """Where else a forgotten memory was found."""
 
     states: tuple[str, ...] = ()
     """The sessions whose saved state told it."""
@@ -169,13 +59,39 @@ class Forgotten(int):
         return forgotten
 
 
+async def trace(values: Values, doomed: Doomed, *, erase: bool) -> Traces:
+    """Find what saved states, summaries and values tell of it; if asked, blank it in the states and drop the summaries."""
+    if not doomed:
+        return Traces()
+    states, unclear, summaries = list[str](), list[str](), list[str]()
+    for session in sorted(await values.names("state")):
+        blanking = Blanking(doomed.told_in(session))
+        if erase:
+            await values.revise("state", session, blanking)
+        else:
+            text = await values.get("state", session)
+            await in_thread(partial(blanking, text or "{}"))
+        if blanking.changed:
+            states.append(session)
+        if blanking.left:
+            unclear.append(session)
+    for session, text in sorted((await values.all("summary")).items()):
+        if session in doomed.sessions or await in_thread(partial(doomed.told_in(session), text)):
+            summaries.append(session)
+            if erase:
+                await values.remove("summary", session)
+    told_in_value, given = doomed.told_in(None), await values.all("value")
+    keys = await in_thread(lambda: sorted(key for key, text in given.items() if told_in_value(text)))
+    return Traces(tuple(states), tuple(summaries), tuple(keys), tuple(unclear))
+
+
 class Doomed:
-    """What is to be forgotten, as it can be told from a text.
+    """What is to be forgotten, as it can be recognised in a text.
 
     Args:
         records: The memories and messages that are going to be deleted.
-        selection: What was asked for, if not one memory by its id. All that tells a literal text is to be forgotten, and
-            all of a session, unless only memories of some kind, tag, key or age were meant.
+        selection: What the caller asked for, if not one memory by its id. Every text that tells a given literal text is to
+            be forgotten, and everything of a given session, unless only memories of some kind, tag, key or age were meant.
     """
 
     def __init__(self, records: Sequence[MemoryRecord], selection: Selection | None = None) -> None:
@@ -191,12 +107,12 @@ class Doomed:
         for record in records:
             is_message = record.kind == "interaction"
             if is_message:
-                self._said[record.session].add(_plain(record.content))
+                self._said[record.session].add(plain(record.content))
             else:
-                words = _WORD.findall(_plain(record.content))
+                words = _WORD.findall(plain(record.content))
                 self._facts[len(words)].add(" ".join(words))
             line = f"{record.source}: {record.content}" if is_message and record.source else record.content
-            shown = _plain(line)[:_LEAST_SHOWN]
+            shown = plain(line)[:_LEAST_SHOWN]
             self._shown[len(shown)].add(shown)
 
     def __bool__(self) -> bool:
@@ -208,27 +124,27 @@ class Doomed:
         return {session for session in self._said if session is not None}
 
     def told_in(self, session: str | None) -> Tells:
-        """Whether a text of that session's saved state tells it."""
+        """Return a function that says whether a text of that session's saved state tells it."""
         literal = self._literal if self._session in (None, session) else None
         said = self._said.get(session, set()) if session is not None else set()
         are_redacted = any("[redacted:" in text for text in said)
 
         def tells(text: str) -> bool:
-            text = text.replace(_WORD_JOINER, "")
+            text = text.replace(WORD_JOINER, "")
             if literal is not None and any(contains(part, literal) for part in texts_within(text)):
                 return True
-            if is_block(text):
+            if opening_in(text) is not None:
                 return bool(said) or self._is_shown_in(text)
-            if not self._ids.isdisjoint(_NAMED.findall(text)):
+            if not self._ids.isdisjoint(NAMED_ID.findall(text)):
                 return True
-            if said and (_plain(text) in said or (are_redacted and _plain(redact(text)) in said)):
+            if said and (plain(text) in said or (are_redacted and plain(redact(text)) in said)):
                 return True
             return bool(self._facts) and any(map(self._tells_fact, texts_within(text)))
 
         return (lambda text: True) if session is not None and session == self._whole else tells
 
     def _tells_fact(self, text: str) -> bool:
-        words = _WORD.findall(_plain(text))
+        words = _WORD.findall(plain(text))
         return any(
             " ".join(words[start : start + count]) in facts
             for count, facts in self._facts.items()
@@ -236,54 +152,110 @@ class Doomed:
         )
 
     def _is_shown_in(self, block: str) -> bool:
-        lines = map(_plain, _LINE.findall(block))
+        lines = map(plain, _LINE.findall(block))
         return any(line[:length] in shown for line in lines for length, shown in self._shown.items())
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
+def texts_within(text: str) -> Iterator[str]:
+    """Yield the text, and if it is JSON, also the texts in that, which may be escaped in it."""
+    yield text
+    if "\\" in text and text.lstrip()[:1] in ("{", "[", '"'):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        yield from _leaves(value)
 
 
-async def trace(values: Values, doomed: Doomed, *, erase: bool) -> Traces:
-    """Find what saved states, summaries and values tell of it; if asked, blank it in the states and drop the summaries."""
-    if not doomed:
-        return Traces()
-    states, unclear, summaries = list[str](), list[str](), list[str]()
-    for session in sorted(await values.names("state")):
-        blank = _Blank(doomed.told_in(session))
-        if erase:
-            await values.revise("state", session, blank)
-        else:
-            text = await values.get("state", session)
-            await in_thread(partial(blank, text or "{}"))
-        if blank.changed:
-            states.append(session)
-        if blank.unclear:
-            unclear.append(session)
-    for session, text in sorted((await values.all("summary")).items()):
-        if session in doomed.sessions or await in_thread(partial(doomed.told_in(session), text)):
-            summaries.append(session)
-            if erase:
-                await values.remove("summary", session)
-    told_in_value, given = doomed.told_in(None), await values.all("value")
-    keys = await in_thread(lambda: sorted(key for key, text in given.items() if told_in_value(text)))
-    return Traces(tuple(states), tuple(summaries), tuple(keys), tuple(unclear))
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, dict):
+        yield from value
+        yield from _leaves(list(value.values()))
 
 
-class _Blank:
-    """Blanks one saved state, given as text."""
+class Blanking:
+    """Replaces the texts of a saved state that tell something.
+
+    Args:
+        tells: Whether a text tells it.
+    """
 
     def __init__(self, tells: Tells) -> None:
         self._tells = tells
-        self.changed = self.unclear = False
+        self._participants: set[str] = set()
+        self.changed = False
+        """Whether a text was replaced."""
+        self.left = False
+        """Whether the state may still tell it: it cannot be read, or the text is a single word outside of any message,
+        which may steer the team."""
 
     def __call__(self, text: str) -> str | None:
-        """The text without it, or None if it can stay as it is."""
-        blanking = Blanking(self._tells)
+        """Return a state, given as text, without it; None if the text can stay as it is."""
+        self.changed = self.left = False
         try:
-            state = blanking.of(from_text(text))
+            state = self.of(from_text(text))
         except (ValueError, RecursionError):
-            self.changed, self.unclear = False, True
+            self.changed, self.left = False, True
             return None
-        self.changed, self.unclear = blanking.changed, blanking.left
-        return to_text(state) if blanking.changed else None
+        return to_text(state) if self.changed else None
+
+    def of(self, value: Any, *, said: bool = False) -> Any:
+        """Return a part of a state without those texts; in a part that was `said`, every text counts."""
+        if isinstance(value, Mapping):
+            return self._of_mapping(value, said)
+        if isinstance(value, list):
+            texts = [item for item in value if isinstance(item, str)] if said else []
+            if len(texts) > 1 and self._tells("\n".join(texts)):  # the parts of a message with images
+                self.changed = True
+                return [FORGOTTEN if isinstance(item, str) else item for item in value]
+            return [
+                item if isinstance(item, Mapping) and item.keys() == IMAGE else self.of(item, said=said)
+                for item in value
+            ]
+        return self._of_text(value, said) if isinstance(value, str) else value
+
+    def _of_mapping(self, value: Mapping[str, Any], said: bool) -> Mapping[str, Any]:
+        if value.keys() >= TOOL_CALL:
+            return {**value, "arguments": self._of_arguments(value["arguments"])}
+        if value.keys() >= TOOL_RESULT:
+            return {**value, "content": self.of(value.get("content"), said=True)}
+        if value.keys() >= MEMORY_CONTENT:
+            return {**value, **self._of_memory(value)}
+        members = members_in(value)
+        if isinstance(members, Mapping):
+            self._participants.update(members)
+        fixed = FIXED_FIELDS if not said and ("type" in value or "source" in value) else ()
+        return {
+            key: item if key in fixed else self.of(item, said=said or key in SPOKEN_FIELDS)
+            for key, item in value.items()
+        }
+
+    def _of_arguments(self, arguments: Any) -> Any:
+        if not isinstance(arguments, str) or not self._tells(arguments):
+            return arguments
+        self.changed = True
+        return "{}"
+
+    def _of_memory(self, memory: Mapping[str, Any]) -> dict[str, Any]:
+        """Return content and metadata of a memory that was shown to an agent, identified by its metadata."""
+        content, metadata = memory["content"], memory.get("metadata")
+        if isinstance(metadata, Mapping) and self._tells(f"(id: {metadata.get('id')})"):
+            self.changed = True
+            return {"content": FORGOTTEN if isinstance(content, str) else {}, "metadata": {"id": metadata["id"]}}
+        return {"content": self.of(content, said=True), "metadata": self.of(metadata, said=True)}
+
+    def _of_text(self, text: str, said: bool) -> str:
+        if text == FORGOTTEN or not self._tells(text):
+            return text
+        if not said and text.isascii() and not any(map(str.isspace, text)):
+            self.left = self.left or text not in self._participants
+            return text
+        opening = opening_in(text)  # an emptied block is still found by its first line
+        emptied = FORGOTTEN if opening is None else f"{opening}\n{CLOSING}"
+        self.changed = self.changed or emptied != text
+        return emptied

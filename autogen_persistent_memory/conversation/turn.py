@@ -1,12 +1,12 @@
-"""What happens before an agent's turn: find what matters, show it to the model, and never be in the agent's way."""
+"""Before an agent's turn: hear what is new, recall what matters, show it to the model, and never be in the agent's way."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import LLMMessage
@@ -21,10 +21,12 @@ from ..runtime.threads import in_thread_if_long
 from ..storage.availability import CircuitBreaker, automatic
 from ..storage.protocol import TableName
 from ..text.sentences import could_answer
+from .autogen_compat import never_waits
 from .autogen_messages import VisibleText, block_id_of, text_of
 from .block import Block, Story, render, room_for_story
 from .placement import place_block, up_to_date
 from .recall_query import question
+from .recorder import Recorder
 from .session_recap import Recap
 
 logger = logging.getLogger("autogen_persistent_memory")
@@ -32,34 +34,20 @@ logger = logging.getLogger("autogen_persistent_memory")
 T = TypeVar("T")
 _NOTHING = Block("", ())
 _SPARE = 5
-"""Twice as many hits as a block holds are looked at, and so many more, for those that repeat others or are too long for it."""
-
-
-class Listener(Protocol):
-    """Who wants to know what is said before memories are recalled for it."""
-
-    @property
-    def users(self) -> Collection[str]:
-        """The names under which the user speaks."""
-
-    def glimpse(self, context: ChatCompletionContext) -> None:
-        """Note with what a context came up, in case that it cannot be heard in time."""
-
-    async def hear(self, context: ChatCompletionContext) -> None:
-        """Take in what is new in a model context."""
-
-    def keep_hold_of(self, context: ChatCompletionContext) -> None:
-        """The context got a new list of messages, with the block in it."""
-
-    async def settle(self) -> None:
-        """Wait until what was heard is stored."""
-
-    async def put_by(self) -> bool:
-        """Keep what was heard and is not stored yet where it outlives the process, if there is such a place."""
+"""Hits that are fetched beyond twice a block's limit, for those that repeat others or are too long for the block."""
 
 
 class Turn:
-    """Keeps one block up to date in the model contexts of the agents that have this memory."""
+    """Keeps one block up to date in the model contexts of the agents that have this memory.
+
+    Args:
+        engine: The engine of the namespace.
+        tables: The tables to recall from.
+        selection: What to recall of them.
+        block_id: Identifies the block in a context.
+        listener: Captures what is said, if anything does.
+        recap: Tells how the session went, if the block is to say that.
+    """
 
     def __init__(
         self,
@@ -68,7 +56,7 @@ class Turn:
         selection: Selection,
         block_id: str,
         *,
-        listener: Listener | None = None,
+        listener: Recorder | None = None,
         recap: Recap | None = None,
     ) -> None:
         self._engine = engine
@@ -80,10 +68,10 @@ class Turn:
         self._opening_since: float | None = None
 
     async def update(self, context: ChatCompletionContext) -> Sequence[MemoryHit]:
-        """Bring the block up to date; the memories it now holds. In trouble: log it, and let the agent go on without.
+        """Bring the block up to date; return the memories in it. Log failures, and let the agent go on without memory.
 
         Raises:
-            PersistentMemoryError: Only under `policy.strict`, and only what a developer has to mend.
+            PersistentMemoryError: Only under `policy.strict`, and only an error that the developer has to fix.
         """
         with automatic():
             return await self._update(context)
@@ -108,8 +96,9 @@ class Turn:
             shown = await self._show(block, context, messages)
         except Exception as error:
             self._log(error)
-            await self._take_back(context, messages)
-            await self._put_by()
+            await self._remove_block(context, messages)
+            if self._listener is not None:
+                await self._listener.keep(policy.deadline)
             if policy.strict and isinstance(error, PersistentMemoryError) and error.needs_developer:
                 raise
             return ()
@@ -122,8 +111,40 @@ class Turn:
             self._recap.keep_up()
         return (*block.hits, *map(_not_searched, block.told)) if shown else ()
 
+    # The steps of a turn, in order
+
+    async def _prepare(self) -> None:
+        """Wait for the slow first opening, longer than for anything else, but only once."""
+        if self._engine.prepared:
+            return
+        now = asyncio.get_running_loop().time()
+        if self._opening_since is None:
+            self._opening_since = now
+        policy = self._engine.policy
+        left = policy.opening_deadline - (now - self._opening_since)
+        await within(max(left, policy.deadline), self._engine.prepare())
+        self._opening_since = None
+
+    async def _hear(self, context: ChatCompletionContext, budget: Budget) -> Exception | None:
+        """Capture what is new, within half of the time, so that enough is left to recall; return what went wrong."""
+        if self._listener is None:
+            return None
+        try:
+            await within(budget.left / 2, self._listener.hear(context))
+        except Exception as error:
+            if isinstance(error, asyncio.TimeoutError):
+                self._breaker.gave_up(self._engine.policy.deadline)
+            return error
+        return None
+
+    async def _recall(self, query: Query, messages: Sequence[LLMMessage]) -> Block:
+        self._breaker.check()  # instead of waiting for what an earlier turn has given up on
+        others = [message for message in up_to_date(messages) if block_id_of(message) != self._block_id]
+        length = sum(len(text_of(message)) for message in others)
+        return await self.block(query, await in_thread_if_long(length, lambda: VisibleText(others)))
+
     async def block(self, query: Query, visible: VisibleText | None = None) -> Block:
-        """The block for a query: what is relevant enough and not visible already, within the budget."""
+        """Return the block for a query: what is relevant enough and not visible already, within the budget."""
         policy = self._engine.policy
         story = Story()
         if self._recap is not None and visible is not None:
@@ -146,26 +167,16 @@ class Turn:
         )
         return await in_thread_if_long(sum(len(hit.record.content) for hit in confident), rendering)
 
-    async def _recall(self, query: Query, messages: Sequence[LLMMessage]) -> Block:
-        self._breaker.check()  # before anything waits for what an earlier turn began in vain
-        others = [message for message in up_to_date(messages) if block_id_of(message) != self._block_id]
-        length = sum(len(text_of(message)) for message in others)
-        return await self.block(query, await in_thread_if_long(length, lambda: VisibleText(others)))
-
-    async def _hear(self, context: ChatCompletionContext, budget: Budget) -> Exception | None:
-        """Let the listener hear what is new, within half of the time, so that enough is left to recall; its trouble."""
-        if self._listener is None:
-            return None
-        try:
-            await within(budget.left / 2, self._listener.hear(context))
-        except Exception as error:
-            if isinstance(error, asyncio.TimeoutError):
-                self._breaker.gave_up(self._engine.policy.deadline)
-            return error
-        return None
+    async def _show(self, block: Block, context: ChatCompletionContext, messages: Sequence[LLMMessage]) -> bool:
+        """Put the block into the context, or remove an old one; return whether the model sees it."""
+        if not block.text and all(block_id_of(message) != self._block_id for message in messages):
+            return False
+        policy = self._engine.policy
+        placing = place_block(context, self._block_id, block.text, messages, system=policy.placement == "system")
+        return bool(await _in_time(context, policy.deadline, placing))
 
     async def _settle(self, context: ChatCompletionContext, budget: Budget, trouble: Exception | None) -> None:
-        """Give what was heard in this turn the rest of the time to be stored; it goes on being stored if that is too short."""
+        """Wait for what was heard in this turn to be stored, for the rest of the time; that continues in the background."""
         if self._listener is None:
             return
         self._listener.keep_hold_of(context)
@@ -173,84 +184,54 @@ class Turn:
             await within(budget.left, self._listener.settle())
         except asyncio.TimeoutError:
             self._breaker.gave_up(self._engine.policy.deadline)
-            trouble = trouble or PersistentMemoryError("It takes long to store what was said.")
+            trouble = trouble or PersistentMemoryError("Storing them takes too long.")
         except Exception as error:
             trouble = trouble or error
         if trouble is not None:
-            await self._put_by()
+            await self._listener.keep(self._engine.policy.deadline)
             reason = str(trouble) or "it took too long"
-            self._engine.log_trouble("What was said is not stored yet, and is kept until it can be: %s", reason)
+            self._engine.log_trouble("New messages are not stored yet, and are kept until they can be: %s", reason)
 
-    async def _put_by(self) -> None:
-        """See that nothing that was heard is lost with the process."""
-        try:
-            if self._listener is not None:
-                await within(self._engine.policy.deadline, self._listener.put_by())
-        except Exception as error:
-            logger.warning("What was said cannot be kept on this machine's disk either: %r", error)
+    # When it fails
 
-    async def _show(self, block: Block, context: ChatCompletionContext, messages: Sequence[LLMMessage]) -> bool:
-        """Put the block into the context, or take out an old one; whether the model sees it."""
-        if not block.text and not self._shows_block(messages):
-            return False
-        policy = self._engine.policy
-        placing = place_block(context, self._block_id, block.text, messages, system=policy.placement == "system")
-        return bool(await _in_time(context, policy.deadline, placing))
-
-    async def _prepare(self) -> None:
-        """Wait for the slow first opening, longer than for anything else, but only once."""
-        if self._engine.prepared:
-            return
-        now = asyncio.get_running_loop().time()
-        if self._opening_since is None:
-            self._opening_since = now
-        policy = self._engine.policy
-        left = policy.opening_deadline - (now - self._opening_since)
-        await within(max(left, policy.deadline), self._engine.prepare())
-        self._opening_since = None
-
-    async def _take_back(self, context: ChatCompletionContext, messages: Sequence[LLMMessage]) -> None:
-        """Remove the block of the turn before: what it says may have been superseded or forgotten since."""
+    async def _remove_block(self, context: ChatCompletionContext, messages: Sequence[LLMMessage]) -> None:
+        """Remove the block of the turn before: its memories may have been superseded or forgotten since."""
         try:
             await self._show(_NOTHING, context, messages)
         except Exception as error:
-            logger.warning("The memories of the turn before stay in the context, since it fails: %r", error)
+            message = "The memories of %r from the turn before stay in a context, since it fails: %r"
+            notices.warn(self._engine.whose, message, self._engine.namespace, error)
+
+    def _log(self, error: Exception) -> None:
+        """Log once per process, namespace and reason that the agent has no memory, until it had some in between."""
+        policy = self._engine.policy
+        reason, level, trace = str(error), logging.WARNING, None
+        if isinstance(error, asyncio.TimeoutError):
+            self._breaker.gave_up(policy.deadline)
+            reason = (
+                f"it did not answer in time (policy.deadline is {policy.deadline:g} s, policy.opening_deadline "
+                f"{policy.opening_deadline:g} s)."
+            )
+        elif not isinstance(error, PersistentMemoryError):
+            reason, trace = repr(error), error
+        elif error.needs_developer:
+            level = logging.ERROR
+        if self._breaker.is_open or not notices.is_new(self._engine.whose, repr(error)):
+            level, trace = logging.DEBUG, None  # the reason was logged before
+        logger.log(level, "The agent goes on without memory of %r: %s", self._engine.namespace, reason, exc_info=trace)
 
     @property
     def _breaker(self) -> CircuitBreaker:
         return self._engine.namespace_data.connection.breaker
 
-    def _shows_block(self, messages: Sequence[LLMMessage]) -> bool:
-        return any(block_id_of(message) == self._block_id for message in messages)
-
-    def _log(self, error: Exception) -> None:
-        """Log once per process, namespace and reason that the agent has no memory, until it had some in between."""
-        policy = self._engine.policy
-        if isinstance(error, asyncio.TimeoutError):
-            self._breaker.gave_up(policy.deadline)
-        if self._breaker.is_open or not notices.is_new(self._engine.whose, repr(error)):
-            logger.debug("The agent goes on without memory: %r", error)  # the reason was logged before
-        elif isinstance(error, PersistentMemoryError):
-            level = logging.ERROR if error.needs_developer else logging.WARNING
-            logger.log(level, "The agent goes on without memory: %s", error)
-        elif isinstance(error, asyncio.TimeoutError):
-            logger.warning(
-                "The agent goes on without memory: it did not answer in time (policy.deadline is %g s, "
-                "policy.opening_deadline %g s).",
-                policy.deadline,
-                policy.opening_deadline,
-            )
-        else:
-            logger.warning("The agent goes on without memory: %r", error, exc_info=error)
-
 
 async def _in_time(context: ChatCompletionContext, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work on a context, if it is there in time; AutoGen's own contexts wait for nothing."""
-    return await work if type(context).__module__.startswith("autogen_core.") else await within(seconds, work)
+    """Return the result of work on a context, if it is there in time; AutoGen's own contexts never wait."""
+    return await work if never_waits(context) else await within(seconds, work)
 
 
 def _not_searched(record: MemoryRecord) -> MemoryHit:
-    """A message that is shown because of where it stands in its conversation."""
+    """Return a hit for a message that is shown because of its position in the conversation."""
     return MemoryHit(record=record, score=0, similarity=0, recency=0, frequency=0)
 
 

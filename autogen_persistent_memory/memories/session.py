@@ -9,10 +9,11 @@ from autogen_core import Component
 from autogen_core.models import ChatCompletionClient
 from typing_extensions import Self
 
+from ..conversation.autogen_compat import State
 from ..conversation.delivery import Delivery
 from ..conversation.recorder import Recorder
 from ..conversation.session_recap import Recap
-from ..conversation.team_resume import Resumable, Saving, State, restore, state_at_rest, to_text
+from ..conversation.team_resume import Resumable, Saving, restore, state_at_rest, to_text
 from ..core.checks import check_count, check_flag, check_session
 from ..core.component_configs import SessionMemoryConfig
 from ..core.policy import RecallPolicy
@@ -127,7 +128,7 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
 
     def saving(self, team_or_agent: Resumable) -> Saving:
         """Return a context manager that saves a team or an agent as it runs."""
-        return Saving(team_or_agent, self._keep, self.policy.deadline)
+        return Saving(team_or_agent, self._keep, self.policy.deadline, self._scope)
 
     async def load(self, team_or_agent: Resumable) -> bool:
         """Restore the state saved last into a team or agent built the same way; return whether there was one.

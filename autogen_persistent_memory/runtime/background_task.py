@@ -49,6 +49,11 @@ class BackgroundTask(Generic[T]):
             task.cancel()
             await asyncio.wait({task})
 
+    def cancel(self) -> None:
+        """Cancel the work without waiting for its end."""
+        if self._here is not None:
+            self._here.cancel()
+
     @property
     def _here(self) -> asyncio.Task[T] | None:
         """The latest task, if it belongs to the running loop."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from .threads import in_thread
+
+logger = logging.getLogger("autogen_persistent_memory")
 
 _MOST = 10_000
 """Beyond this number of entries the memory of what was logged is reset, so that it stays small."""
@@ -36,6 +39,11 @@ class Notices:
 
     def __bool__(self) -> bool:
         return bool(self._logged)
+
+    def warn(self, about: Hashable, message: str, *args: object) -> None:
+        """Log a warning, or at debug level if it was logged before."""
+        level = logging.WARNING if self.is_new(about, message % args) else logging.DEBUG
+        logger.log(level, message, *args)
 
 
 notices = Notices()

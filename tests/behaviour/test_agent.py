@@ -518,4 +518,4 @@ async def test_a_context_without_messages_is_left_alone(
     await memory.remember("Likes green tea")
     context = Summary([UserMessage(content="green tea?", source="user")])
     assert (await memory.update_context(context)).memories.results == []
-    assert "Summary saves no 'messages'" in caplog.text
+    assert "The state of a Summary has no 'messages'" in caplog.text

@@ -60,10 +60,14 @@ class Heard:
         """What is captured when these messages are added to a context."""
         place.extend(more)
         where = self.ledger.place_of(place)
-        (news, goes_on), is_first = where.unheard(place), where.is_new
+        (news, continues), is_first = where.unheard(place), where.is_new
         where.note(place, place)
         said = said_in(news)
-        found = self.ledger.hear(where, said) if goes_on else self.ledger.hear_anew(where, said, is_first=is_first)
+        found = (
+            self.ledger.hear(where, said)
+            if continues
+            else self.ledger.hear_conversation(where, said, is_first=is_first)
+        )
         return [f"{one.utterance.text}{'' if one.is_fresh else ' (old)'}" for one in found]
 
 
@@ -158,7 +162,7 @@ def test_a_transcript_may_have_many_shapes() -> None:
     assert transcript([UserMessage(content="Hi", source="ann")], "user") == [
         Utterance(*said) for said in [("ann", "Hi")]
     ]
-    with pytest.raises(ValueError, match="A transcript is made of"):
+    with pytest.raises(ValueError, match="A transcript consists of"):
         transcript([42], "user")  # type: ignore[list-item]
 
 
@@ -303,7 +307,7 @@ async def test_a_multimodal_message_is_captured_by_its_text() -> None:
     await memory.close()
 
 
-async def test_a_conversation_that_goes_on_in_a_new_process_is_not_captured_again() -> None:
+async def test_a_conversation_that_continues_in_a_new_process_is_not_captured_again() -> None:
     store = TemporaryStore()
     memory = a_memory(store)
     assistant = agent(memory, "First answer to Ann", "Second answer to Ann")
@@ -434,7 +438,7 @@ async def test_a_team_that_is_reset_and_asked_the_same_is_captured_again() -> No
     await memory.close()
 
 
-async def test_a_team_that_goes_on_in_a_new_process_is_not_captured_again() -> None:
+async def test_a_team_that_continues_in_a_new_process_is_not_captured_again() -> None:
     store = TemporaryStore()
 
     async def talk(task: str, number: int, state: Any = None) -> Any:

@@ -103,7 +103,7 @@ def goes_on_without(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         record.getMessage()
         for record in caplog.records
-        if record.levelno >= logging.WARNING and "goes on without memory" in record.getMessage()
+        if record.levelno >= logging.WARNING and "goes on without memory of" in record.getMessage()
     ]
 
 

@@ -220,7 +220,7 @@ async def test_every_state_saved_as_it_runs_goes_on_to_the_same_end(kind: str) -
         states.append(json.loads(json.dumps(state)))
 
     team = TEAMS[kind](max_turns=None if kind == "graph" else 5)
-    async with Saving(team, write, 2):
+    async with Saving(team, write, 2, "this test"):
         whole = said(await team.run(task="Shall we begin with the plan?"))
     assert len(states) == (4 if kind == "graph" else 6)  # before each turn, and at rest
     assert states[-1] == await team.save_state()

@@ -1,4 +1,4 @@
-"""What the memory is asked before a turn, read from AutoGen's own messages."""
+"""The query of a turn, read from AutoGen's own messages."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ STANDING_ALONE = [
 
 
 @pytest.mark.parametrize("text", REFERRING)
-def test_a_message_that_points_back_or_is_very_short_needs_those_before_it(text: str) -> None:
+def test_a_message_that_refers_back_or_is_very_short_needs_those_before_it(text: str) -> None:
     assert refers_back(text)
 
 
@@ -185,7 +185,7 @@ CASES: dict[str, tuple[Sequence[LLMMessage], list[str]]] = {
 
 
 @pytest.mark.parametrize(("messages", "expected"), CASES.values(), ids=CASES.keys())
-def test_what_is_asked(messages: Sequence[LLMMessage], expected: list[str]) -> None:
+def test_the_query_of_a_conversation(messages: Sequence[LLMMessage], expected: list[str]) -> None:
     assert asked(*messages) == expected
 
 
@@ -258,7 +258,7 @@ def test_any_conversation_gives_a_bounded_question_or_none(turns: list[tuple[str
     assert query is None or 0 < len(query) < 6000
 
 
-def test_a_long_conversation_takes_no_time() -> None:
+def test_a_long_conversation_is_read_quickly() -> None:
     messages = [*WORKTOPS * 100, user(f"{DOCUMENT}\nAnd the other one?"), agent(DOCUMENT), user("And that one?")]
     times = []
     for _ in range(20):
@@ -293,7 +293,7 @@ async def test_an_agent_recalls_what_the_turn_before_was_about() -> None:
     await memory.close()
 
 
-async def test_everyone_in_a_team_recalls_what_the_user_asked_not_what_a_teammate_chatters() -> None:
+async def test_everyone_in_a_team_recalls_what_the_user_asked_not_what_a_teammate_says() -> None:
     memory = PersistentMemory("user-42", store=TemporaryStore(), policy=RecallPolicy(limit=1))
     await memory.remember_many(
         ["The release of version 4 is planned for 12 March", "The coffee machine is descaled on Fridays"]

@@ -189,7 +189,7 @@ async def test_closing_ends_a_delivery_and_the_next_process_goes_on(line: Line, 
     breaker, outbox = engine.namespace_data.connection.breaker, engine.namespace_data.outbox
     assert outbox is not None
     until = time.monotonic() + 20
-    while memory._recorder._delivery._task is None:  # until it delivers
+    while memory._recorder._delivery._delivering._task is None:  # until it delivers
         assert time.monotonic() < until
         await asyncio.sleep(0.02)
     started = time.monotonic()

@@ -56,6 +56,16 @@ async def test_stop_waits_until_the_work_has_ended() -> None:
     await background.stop()
 
 
+async def test_cancelled_work_is_not_waited_for() -> None:
+    background = BackgroundTask(Work())
+    background.cancel()  # nothing was started
+    task = background.start()
+    background.cancel()
+    assert not task.done()
+    assert await background.wait(10)
+    assert task.cancelled()
+
+
 def test_each_event_loop_starts_its_own_task() -> None:
     started: list[asyncio.AbstractEventLoop] = []
 

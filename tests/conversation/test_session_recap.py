@@ -1,4 +1,4 @@
-"""The gist of a conversation, and what making it may cost."""
+"""The extractive summary of a conversation, and its cost."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ def said(text: str) -> MemoryRecord:
     return hit(text, kind="interaction", source="user").record
 
 
-def test_of_very_long_messages_only_the_beginnings_are_read_in_whole_sentences() -> None:
-    """All of it would take seconds, for which an agent does not wait."""
+def test_only_the_beginnings_of_very_long_messages_are_read_in_whole_sentences() -> None:
+    """Reading all of it would take seconds, and an agent does not wait that long."""
     plan = "We talked about the plan for the big room."
     messages = [said(f"{plan} " * 200 + "Alice moves to Lisbon on Friday with Bob.") for _ in range(100)]
-    assert {sentence.text for sentence in gist(messages, 12)} == {plan}
+    assert {text for _, text in gist(messages, 12)} == {plan}
 
 
-def test_what_a_short_message_says_at_its_end_is_read() -> None:
+def test_the_end_of_a_short_message_is_read() -> None:
     last = "Alice moves to Lisbon on Friday with Bob."
-    texts = {sentence.text for sentence in gist([said(f"We talked about the plan for the big room. {last}")], 12)}
+    texts = {text for _, text in gist([said(f"We talked about the plan for the big room. {last}")], 12)}
     assert last in texts
 
 
-def test_of_nothing_there_is_no_gist() -> None:
+def test_an_empty_conversation_has_no_gist() -> None:
     assert gist([], 12) == []
