@@ -418,7 +418,7 @@ async def test_an_answer_that_is_cut_off_is_no_failure(server: LocalModel) -> No
 async def test_a_model_that_is_gone_is_a_failure_to_try_again() -> None:
     async with local_model() as model:
         client = model.client(max_retries=0)
-    with pytest.raises(PersistentMemoryError, match="ask again later"):
+    with pytest.raises(PersistentMemoryError, match="will be retried"):
         await ModelExtractor(client).extract_later(LISBON, [])
     await client.close()
 
