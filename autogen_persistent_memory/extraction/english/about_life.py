@@ -10,7 +10,6 @@ from .phrases import (
     FEW,
     Finding,
     answer_slot,
-    any_of,
     choice_slot,
     compiled,
     head,
@@ -19,7 +18,17 @@ from .phrases import (
     kept,
     value_in,
 )
-from .vocabulary import DIETS, EVENTS, HEALTH_TRAITS, ILLNESSES, NOUNS_OF_FAMILY, PETS, POSSESSIONS, THINGS_BUILT
+from .vocabulary import (
+    DIETS,
+    EVENTS,
+    HEALTH_TRAITS,
+    ILLNESSES,
+    NOUNS_OF_FAMILY,
+    PETS,
+    POSSESSIONS,
+    THINGS_BUILT,
+    any_of,
+)
 
 _DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _MONTH = r"(?:january|february|march|april|june|july|august|september|october|november|december)"

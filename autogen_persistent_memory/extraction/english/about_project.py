@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ...core.lazy_regex import lazy
+from ...core.records import Ending
 from .claims import is_unreal
 from .phrases import (
     Finding,
@@ -17,13 +18,12 @@ from .phrases import (
     qualifier,
     value_in,
 )
-from .vocabulary import PROJECT_PARTS, PROJECT_SUBJECTS, words
+from .vocabulary import PROJECT_PARTS, PROJECT_SUBJECTS, any_of, words
 
 _I = re.IGNORECASE
-_SUBJECTS = "|".join(re.escape(word) for word in sorted(words(PROJECT_SUBJECTS), key=len, reverse=True))
 _PARTS = words(PROJECT_PARTS)
 
-TEAM_SUBJECT = rf"(?:we|(?:our|my|the|this) (?:[\w-]+ )?(?:{_SUBJECTS}))"
+TEAM_SUBJECT = rf"(?:we|(?:our|my|the|this) (?:[\w-]+ )?(?:{any_of(PROJECT_SUBJECTS)}))"
 _ADVERBS = (
     r"(?:(?:have|has|finally|just|all|then|also|now|already|both|recently|eventually|ultimately"
     r"|jointly|unanimously|originally|together|today|yesterday|am|are|is|\w+ly) )*"
@@ -119,6 +119,12 @@ _DEBUGGING = lazy(
     r"|the test|the tests|the command|your|nothing|no luck|get(?:ting)?|gives)\b",
     _I,
 )
+_NO_SUBJECT = lazy(
+    r"(?:I|we|he|she|they|there|my|the|our) ?(?:code|script|test|link|button|page|file|function|command)?\b$", _I
+)
+_OF_THE_MOMENT = lazy(
+    r"(?:my|the) (?:code|script|tests?|link|button|page|file|function|command|build|app|program)\b", _I
+)
 _WENT_WELL = lazy(
     r"\b(?:loved?|liked|works? (?:great|fine|well)|worked|great|perfect|amazing|good|better"
     r"|faster|happy|awesome)\b",
@@ -141,48 +147,38 @@ def _went_well(found: re.Match[str]) -> bool:
 
 
 def lesson(text: str) -> Finding | None:
-    """What failed, from a whole sentence, with its reason."""
+    """Return what failed, from a whole sentence, with its reason."""
     label = _LESSON_LABEL.match(text)
     if label:
-        return Finding("lesson", "lesson", told=label["rest"] or label["hard"])
+        return _lesson(told=label["rest"] or label["hard"])
     avoid = _AVOID.match(text)
     if avoid and not is_passing(avoid["v"]):
-        return Finding("lesson", "lesson", value=avoid["v"])
+        return _lesson(avoid["v"])
     found = _FAILED.match(text)
-    if found is None:
+    if found is None or _DEBUGGING.search(text):
         return None
     if found["tried"]:
         tried = re.sub(r"^(?:to|out|using|with)\s+", "", found["tried"])
-        if is_passing(tried) or _DEBUGGING.search(text) or _went_well(found):
-            return None
-        return Finding("lesson", "lesson", value=tried)
+        return None if is_passing(tried) or _went_well(found) else _lesson(tried)
     thing = found["thing"] or found["thing2"] or found["thing3"]
     why = found["why"] if found["thing"] else found["why2"] or "."
-    if is_passing(thing) or re.match(
-        r"(?:I|we|he|she|they|there|my|the|our) ?(?:code|script|test|link|button|page|file|function"
-        r"|command)?\b$",
-        thing,
-        _I,
-    ):
+    if is_passing(thing) or _NO_SUBJECT.match(thing) or _OF_THE_MOMENT.match(thing):
         return None
-    if re.match(
-        r"(?:my|the) (?:code|script|tests?|link|button|page|file|function|command|build|app"
-        r"|program)\b",
-        thing,
-        _I,
-    ) or _DEBUGGING.search(text):
-        return None
-    return Finding("lesson", "lesson", value=thing) if found["thing3"] or _REASONED.search(why) else None
+    return _lesson(thing) if found["thing3"] or _REASONED.search(why) else None
 
 
-def decision(text: str) -> tuple[Finding, bool] | None:
-    """What was decided, from a whole sentence, with its reason; and whether by the team."""
+def _lesson(value: str = "", told: str | None = None) -> Finding:
+    return Finding("lesson", "lesson", value=value, told=told, together=True)
+
+
+def decision(text: str) -> Finding | None:
+    """Return what was decided, from a whole sentence, with its reason."""
     label = _DECISION_LABEL.match(text) or _WAS_DECIDED.match(text)
     if label:
         rest = label["rest"]
         slot = choice_slot(rest)
         told = re.sub(r"^(?:that|to)\s+", lambda found: "we decided to " if found[0].startswith("to") else "", rest)
-        return Finding("decision", "decision", f"project/{slot}" if slot else None, value=head(rest), told=told), True
+        return Finding("decision", "decision", f"project/{slot}" if slot else None, head(rest), told, together=True)
     found = _DECIDED.match(text)
     if (
         found is None
@@ -192,32 +188,22 @@ def decision(text: str) -> tuple[Finding, bool] | None:
     ):
         return None
     together = found["who"].lower() != "i"
-    what = found["what"].lower().split()[0]
+    what = found["what"].lower()
+    verb = what.split()[0]
     rest = re.sub(r"^\s*(?:on|to|for|with|that|upon|not|against|in favou?r of)\s+", "", found["rest"])
-    if is_passing(rest.strip()) or (
-        what in ("picked", "chose", "went", "going", "am", "are", "is") and is_passing(rest.strip())
-    ):
-        return None
-    if what == "agreed" and not together:
+    if is_passing(rest.strip()) or (verb == "agreed" and not together):
         return None
     slot = None if _LEAVING.match(found["rest"]) else choice_slot(found["rest"])
-    if what == "went" and "went for" in found["what"].lower() and slot is None:
-        return None
-    if (
-        not together
-        and what in ("chose", "picked", "opted", "went", "going", "am", "ended")
-        and slot is None
-        and not _BECAUSE.search(rest)
-    ):
+    chosen_alone = not together and verb in ("chose", "picked", "opted", "went", "going", "am", "ended")
+    if slot is None and ("went for" in what or (chosen_alone and not _BECAUSE.search(rest))):
         return None
     key = None if slot is None else choice_key(found["rest"], together=together)
-    return Finding("decision", "decision", key, head(rest)), together and (
-        key is not None or _AT_WORK.search(text) is not None
-    )
+    ours = together and (key is not None or at_work(text))
+    return Finding("decision", "decision", key, head(rest), together=ours)
 
 
-def switch(text: str) -> tuple[Finding, str, bool] | None:
-    """What took another's place; the words for that other; and whether it is the team's."""
+def switch(text: str) -> Finding | None:
+    """Return what replaced something else, which is over."""
     found = _SWITCHED.match(text)
     if found is None:
         return None
@@ -226,38 +212,36 @@ def switch(text: str) -> tuple[Finding, str, bool] | None:
     known = value_in(head(new)) or (value_in(old) if old else None)
     if is_passing(new):
         return None
-    if known is None:
-        return (
-            (Finding("tool", "decision" if together else "preference", None, head(new)), old, together)
-            if found["old2"] and re.match(r"[A-Z]", old) and re.match(r"[A-Z]", new)
-            else None
-        )
-    slot = known[1]
-    narrowed = qualifier(new, slot)
-    key = choice_key(known[0], together=together)
-    key = f"{key}/{narrowed}" if narrowed else key
-    return Finding(slot, "decision" if together else "preference", key, head(new)), old, together
+    if known is not None:
+        tag, key, narrowed = known[1], choice_key(known[0], together=together), qualifier(new, known[1])
+        key = f"{key}/{narrowed}" if narrowed else key
+    elif found["old2"] and re.match(r"[A-Z]", old) and re.match(r"[A-Z]", new):
+        tag, key = "tool", None
+    else:
+        return None
+    kind, ends = "decision" if together else "preference", Ending(key, old) if old else None
+    return Finding(tag, kind, key, head(new), together=together, ends=ends)
 
 
-def use(text: str) -> tuple[Finding, bool] | None:
-    """What somebody works with."""
+def use(text: str) -> Finding | None:
+    """Return what somebody works with."""
     found = _USES.match(text)
     if found is None or is_passing(found["v"]):
         return None
     together = found["who"].lower() != "i"
-    used = found["v"]
+    kind, used = "fact" if together else "preference", found["v"]
     known = value_in(head(used))
     if known is None:
         if not re.match(r"(?:an? )?[A-Z][\w.+#-]+", used) or not found["verb"].lower().startswith("us"):
             return None
-        return Finding("tool", "fact" if together else "preference", value=head(used)), together
+        return Finding("tool", kind, value=head(used), together=together)
     if re.search(r"\b(?:to|for) \w+ (?:this|these|that|the following)\b", used):
         return None
     key = choice_key(used, together=together)
     part = re.sub(r"^(?:our|my|the|this) ", "", found["who"].lower())
     if key and part in _PARTS and known[1] == "language":
         key = f"{key}/{part.replace(' ', '-')}"
-    return Finding(known[1], "fact" if together else "preference", key, known[0]), together
+    return Finding(known[1], kind, key, known[0], together=together)
 
 
 def at_work(text: str) -> bool:

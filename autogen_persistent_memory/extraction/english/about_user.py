@@ -10,7 +10,6 @@ from .about_life import LIFE, event
 from .phrases import (
     PLACE_WORD,
     Finding,
-    any_of,
     attribute_slot,
     category_named,
     compiled,
@@ -22,7 +21,7 @@ from .phrases import (
     name_in,
     value_in,
 )
-from .vocabulary import ANSWERS, EVENTS, FAITHS, JOBS, NATIONALITIES, inverted, words
+from .vocabulary import ANSWERS, EVENTS, FAITHS, JOBS, NATIONALITIES, any_of, inverted, words
 
 _LANGUAGES = frozenset(word for word, slot in inverted(ANSWERS).items() if slot == "answer-language")
 _LOW = r"(?:because|since|and|but|with|as|to|for|so|where|now|again|last|this|after|in|on|at)\b"

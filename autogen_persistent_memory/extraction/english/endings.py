@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ...core.lazy_regex import lazy
 from ...core.records import NOT_NAMING, Ending
@@ -10,14 +11,9 @@ from .about_user import from_predicate
 from .claims import without_adverbs
 from .person import first_form, plain_form
 from .phrases import Finding, choice_key, head, is_passing
-from .vocabulary import MANY_RELATIONS, ONLY_RELATIONS, PETS, words
+from .vocabulary import KIN, words
 
 _I = re.IGNORECASE
-_KIN = "|".join(
-    re.escape(word) for word in sorted(words(f"{ONLY_RELATIONS},{MANY_RELATIONS},{PETS}"), key=len, reverse=True)
-)
-
-
 _GENERIC = words(
     "trip, meeting, plan, plans, subscription, membership, appointment, flight, holiday,"
     " vacation, event, booking, reservation, order, visit, account, job, project"
@@ -69,19 +65,22 @@ _IS_CANCELLED = lazy(
     _I,
 )
 _DIED = lazy(
-    rf"(?:my|our) (?:(?:old|beloved|dear|poor|late) )*(?P<kin>{_KIN})(?:,"
+    rf"(?:my|our) (?:(?:old|beloved|dear|poor|late) )*(?P<kin>{KIN})(?:,"
     rf"? (?P<name>(?-i:[A-Z])[\w-]+))?,? (?:has |just |sadly |recently )*(?:died|passed away"
     rf"|passed|was put (?:down|to sleep)|ran away)\b.*",
     _I,
 )
 
 
-def ending(text: str) -> tuple[Finding, Ending] | None:
+def ending(text: str) -> Finding | None:
     """What a clause says is over."""
-    return _no_longer(text) or _left(text) or _gone(text)
+    found = _no_longer(text) or _left(text) or _gone(text)
+    if found and found.ends and (found.ends.key or "").startswith("project/") and re.match(r"we\b", text, _I):
+        return replace(found, together=True)
+    return found
 
 
-def _no_longer(text: str) -> tuple[Finding, Ending] | None:
+def _no_longer(text: str) -> Finding | None:
     found = _NO_LONGER.match(text)
     stopped = _STOPPED.match(text)
     if found:
@@ -119,14 +118,14 @@ def _no_longer(text: str) -> tuple[Finding, Ending] | None:
     return _over(known.tag if known else "ending", None, named, known.tag if known else None)
 
 
-def _left(text: str) -> tuple[Finding, Ending] | None:
+def _left(text: str) -> Finding | None:
     found = _LEFT_JOB.match(text)
     if found is None:
         return None
     return _over("work", "user/employer", found["v"] or found["v2"] or found["v3"] or "")
 
 
-def _gone(text: str) -> tuple[Finding, Ending] | None:
+def _gone(text: str) -> Finding | None:
     died = _DIED.match(text)
     if died:
         return _over("family", None, died["name"] or died["kin"])
@@ -148,5 +147,5 @@ def _gone(text: str) -> tuple[Finding, Ending] | None:
     return _over("ending", known, sharper or naming)
 
 
-def _over(tag: str, key: str | None, naming: str, sort: str | None = None) -> tuple[Finding, Ending]:
-    return Finding(tag, value=naming), Ending(key, naming.strip(" .,!"), sort)
+def _over(tag: str, key: str | None, naming: str, sort: str | None = None) -> Finding:
+    return Finding(tag, value=naming, ends=Ending(key, naming.strip(" .,!"), sort))

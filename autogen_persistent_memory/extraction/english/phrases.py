@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...core.lazy_regex import lazy
+from ...core.records import Ending
 from .vocabulary import (
     ANSWERS,
     ATTRIBUTES,
@@ -23,6 +24,28 @@ from .vocabulary import (
     inverted,
     words,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule found in a clause."""
+
+    tag: str
+    kind: str = "fact"
+    slot: str | None = None
+    """The slot it fills; None if there can be many. Rules about the user leave out the owner: "home", not "user/home"."""
+    value: str = ""
+    """The words that name it, so that a later statement can end it."""
+    told: str | None = None
+    """What to store instead of the clause, in the first person."""
+    together: bool = False
+    """Whether it is about the user's team."""
+    ends: Ending | None = None
+    """What it puts an end to."""
+
+
+Build = Callable[[re.Match[str]], Finding | None]
+Rule = tuple[re.Pattern[str], Build]
 
 _CATEGORY_OF = inverted(CATEGORIES)
 _CATEGORY_NAMED = inverted(CATEGORY_NOUNS)
@@ -174,31 +197,10 @@ def favourite_slot(thing: str, value: str) -> str:
     return f"favourite/{slug(thing)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a rule found in a clause."""
-
-    tag: str
-    kind: str = "fact"
-    slot: str | None = None
-    """The slot without its owner; None for what can be many."""
-    value: str = ""
-    """The words that name it, so that a later statement can end it."""
-    told: str | None = None
-    """What to write down instead of the clause, in the first person."""
-
-
-Build = Callable[[re.Match[str]], Finding | None]
-Rule = tuple[re.Pattern[str], Build]
-
 _TEMPERS = words(
     "fine, good, ok, okay, well, great, here, back, done, ready, sorry, sure, new, happy, glad,"
     " lost, stuck, late, busy, tired"
 )
-
-
-def any_of(table: str) -> str:
-    return "|".join(re.escape(word) for word in sorted(words(table), key=len, reverse=True))
 
 
 FEW = r"(?:[\w'.-]+ ){0,3}?"

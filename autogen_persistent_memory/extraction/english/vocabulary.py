@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 CATEGORIES: dict[str, str] = {
     # what is chosen one at a time: a value here fills the slot named on the left
     "language": "Python, TypeScript, JavaScript, Java, Kotlin, Rust, Go, Golang, C++, C#, Ruby, PHP, Swift,"
@@ -372,15 +374,24 @@ THINGS_BUILT = (
 )
 
 
-def words(table: str) -> frozenset[str]:
-    """A table's entries, in lower case."""
-    return frozenset(entry.strip().lower() for entry in table.split(",") if entry.strip())
+def words(*tables: str) -> frozenset[str]:
+    """Return the entries of tables, in lower case."""
+    return frozenset(entry.strip().lower() for table in tables for entry in table.split(",") if entry.strip())
+
+
+def any_of(*tables: str) -> str:
+    """Return a pattern that matches any entry of tables, the longest first."""
+    return "|".join(re.escape(word) for word in sorted(words(*tables), key=len, reverse=True))
 
 
 def inverted(tables: dict[str, str]) -> dict[str, str]:
-    """From each entry, in lower case, to the name of its table; the first one counts."""
+    """Return the name of its table for each entry, in lower case; the first table counts."""
     slots: dict[str, str] = {}
     for name, table in tables.items():
         for entry in sorted(words(table)):
             slots.setdefault(entry, name)
     return slots
+
+
+KIN = any_of(ONLY_RELATIONS, MANY_RELATIONS, PETS)
+"""A pattern that matches any relative or pet."""
