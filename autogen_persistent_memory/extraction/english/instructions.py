@@ -78,7 +78,7 @@ def instruction(text: str) -> Finding | None:
     if (
         asked
         and not _ONCE.search(asked["do"])
-        and not is_passing(re.sub(r"\byour\b", "the", asked["do"].split(" ", 1)[1]))
+        and not is_passing(re.sub(r"\byour\b", "the", asked["do"].partition(" ")[2]))
     ):
         slot = _slot(asked["do"])
         if (slot and len(asked["do"].split()) <= 12) or (
