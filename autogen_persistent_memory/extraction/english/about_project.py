@@ -25,69 +25,62 @@ _PARTS = words(PROJECT_PARTS)
 
 TEAM_SUBJECT = rf"(?:we|(?:our|my|the|this) (?:[\w-]+ )?(?:{any_of(PROJECT_SUBJECTS)}))"
 _ADVERBS = (
-    r"(?:(?:have|has|finally|just|all|then|also|now|already|both|recently|eventually|ultimately"
-    r"|jointly|unanimously|originally|together|today|yesterday|am|are|is|\w+ly) )*"
+    r"(?:(?:have|has|finally|just|all|then|also|now|already|both|recently|eventually|ultimately|jointly|unanimously"
+    r"|originally|together|today|yesterday|am|are|is|\w+ly) )*"
 )
 
 _DECIDED = lazy(
-    rf"(?:(?:after|following|in the end|last|on|this|yesterday|today|as a team|in the)\b[^,]{{0,"
-    rf"60}}?,? )?(?P<who>I|my \w+ and I|{TEAM_SUBJECT}) {_ADVERBS}"
-    r"(?P<what>(?:decided|chose|agreed|settled (?=on|for|upon)|opted|voted|committed|resolved)\b"
-    r"|ended up (?:choosing|with|going with|using|picking)\b|picked (?=[A-Z\w])|went (?:with"
-    r"|for)\b|(?:are |is |am )?going with\b|made the decision\b|have chosen\b|chosen\b)"
-    r"(?P<rest>.*)",
+    rf"(?:(?:after|following|in the end|last|on|this|yesterday|today|as a team|in the)\b[^,]{{0,60}}?,? )?(?P<who>I"
+    rf"|my \w+ and I|{TEAM_SUBJECT}) {_ADVERBS}"
+    r"(?P<what>(?:decided|chose|agreed|settled (?=on|for|upon)|opted|voted|committed|resolved)\b|ended up (?:choosing"
+    r"|with|going with|using|picking)\b|picked (?=[A-Z\w])|went (?:with|for)\b|(?:are |is |am )?going with\b"
+    r"|made the decision\b|have chosen\b|chosen\b)(?P<rest>.*)",
     _I,
 )
 _DECISION_LABEL = lazy(r"(?:decision|final decision|decided)\s*:\s*(?P<rest>.+)", _I)
 _WAS_DECIDED = lazy(
-    r"(?:it was (?:decided|agreed)|the decision (?:is|was)|the (?:team's "
-    r"|final )?decision is) (?P<rest>(?:that|to)\b.+)",
+    r"(?:it was (?:decided|agreed)|the decision (?:is|was)|the (?:team's |final )?decision is) (?P<rest>(?:that"
+    r"|to)\b.+)",
     _I,
 )
 _BECAUSE = lazy(r"\b(?:because|since|so that|due to)\b", _I)
 _AT_WORK = lazy(
-    r"\b(?:team|company|ship\w*|releas\w*|beta|deploy\w*|sprints?|apps?|code\w*|apis?|features?"
-    r"|customers?|clients?|support\w*|servers?|tests?|testing|projects?|products?"
-    r"|micro-?services|schemas?|data|users|launch\w*|roadmap|backlog|refactor\w*|rewrit\w*"
-    r"|migrat\w*|library|libraries|framework|version|models?|pipeline|docs|review\w*|standup"
-    r"|meetings?|on-call)\b",
+    r"\b(?:team|company|ship\w*|releas\w*|beta|deploy\w*|sprints?|apps?|code\w*|apis?|features?|customers?|clients?"
+    r"|support\w*|servers?|tests?|testing|projects?|products?|micro-?services|schemas?|data|users|launch\w*|roadmap"
+    r"|backlog|refactor\w*|rewrit\w*|migrat\w*|library|libraries|framework|version|models?|pipeline|docs|review\w*"
+    r"|standup|meetings?|on-call)\b",
     _I,
 )
 _UNDECIDED = lazy(
-    r"(?:\s*(?:yet|whether|between|if|what|which|how|later)\b|\s+on (?:what|which|how|whether)\b"
-    r"|\s*$|\s+(?:with|that) (?:you|him|her|them|me)\b|\s+(?:it|this|that|so)\W*$)",
+    r"(?:\s*(?:yet|whether|between|if|what|which|how|later)\b|\s+on (?:what|which|how|whether)\b|\s*$|\s+(?:with"
+    r"|that) (?:you|him|her|them|me)\b|\s+(?:it|this|that|so)\W*$)",
     _I,
 )
 _LEAVING = lazy(
-    r"\s*to (?:drop|remove|abandon|leave|stop|retire|ditch|get rid of|cancel|kill|deprecate"
-    r"|move away from)\b",
-    _I,
+    r"\s*to (?:drop|remove|abandon|leave|stop|retire|ditch|get rid of|cancel|kill|deprecate|move away from)\b", _I
 )
 
 _SWITCHED = lazy(
     rf"(?P<who>I|{TEAM_SUBJECT}) {_ADVERBS}"
-    r"(?:(?:switched|switching|moved|moving|migrated|migrating|changed|converted|transitioned"
-    r"|upgraded|ported|went back|gone back|shifted|rewrote|rewritten)\b(?P<what>[^,]*?)"
-    r"(?: (?:away )?from (?P<old>[^,]+?))?(?: over)? (?:to|into|in) (?P<new>.+)"
-    r"|(?:replaced|swapped|swapping|replacing|exchanged) (?P<old2>[^,]+?) (?:with|for|by) (?P<new2>.+))",
+    r"(?:(?:switched|switching|moved|moving|migrated|migrating|changed|converted|transitioned|upgraded|ported"
+    r"|went back|gone back|shifted|rewrote|rewritten)\b(?P<what>[^,]*?)(?: (?:away )?from (?P<old>[^,]+?))?(?: "
+    r"over)? (?:to|into|in) (?P<new>.+)|(?:replaced|swapped|swapping|replacing|exchanged) (?P<old2>[^,]+?) (?:with"
+    r"|for|by) (?P<new2>.+))",
     _I,
 )
 _USES = lazy(
     rf"(?P<who>I|{TEAM_SUBJECT}) {_ADVERBS}"
-    r"(?P<verb>uses?|using|on|do(?= (?-i:[A-Z]))|writes?|lives? on|runs? (?:on|with)"
-    r"|running (?:on|with)?|deploys? (?:to|on|with)|deploying (?:to|on)|(?:is |are )?(?:written"
-    r"|built|developed|implemented|coded|deployed|hosted|based)"
-    r" (?:in|with|on|to|using)|builds? (?:with|on)|codes? (?:in|with)|writes? (?:everything "
-    r"|most things |code )?in|develops? (?:in|on|with)|programs? in|hosts? (?:\w+ )?on"
-    r"|works? (?:in|with)|relies on|rely on"
-    r"|stores? (?:\w+ ){0,2}in|sticks? with|standardi[sz]ed? on|follows?|tracks? (?:\w+ ){1,2}in"
+    r"(?P<verb>uses?|using|on|do(?= (?-i:[A-Z]))|writes?|lives? on|runs? (?:on|with)|running (?:on|with)?"
+    r"|deploys? (?:to|on|with)|deploying (?:to|on)|(?:is |are )?(?:written|built|developed|implemented|coded|deployed"
+    r"|hosted|based) (?:in|with|on|to|using)|builds? (?:with|on)|codes? (?:in|with)|writes? (?:everything "
+    r"|most things |code )?in|develops? (?:in|on|with)|programs? in|hosts? (?:\w+ )?on|works? (?:in|with)|relies on"
+    r"|rely on|stores? (?:\w+ ){0,2}in|sticks? with|standardi[sz]ed? on|follows?|tracks? (?:\w+ ){1,2}in"
     r"|manages? (?:\w+ ){1,2}(?:with|in)) (?P<v>.+)",
     _I,
 )
 _OUR = lazy(
-    r"(?:our|the project's|the team's|(?:my|the) (?=(?:project|app|product"
-    r"|startup) is called)) ?(?P<noun>[\w'-]+(?: [\w'-]+){0,2}?) (?P<verb>is|are) (?:now "
-    r"|currently |still )*(?:called |named )?(?P<v>.+)",
+    r"(?:our|the project's|the team's|(?:my|the) (?=(?:project|app|product|startup) is called)) ?(?P<noun>[\w'-]+(?: "
+    r"[\w'-]+){0,2}?) (?P<verb>is|are) (?:now |currently |still )*(?:called |named )?(?P<v>.+)",
     _I,
 )
 
@@ -104,19 +97,17 @@ _FAILED = lazy(
     _I | re.VERBOSE,
 )
 _LESSON_LABEL = lazy(
-    r"(?:lessons?(?: learned| learnt)?|takeaway|note to self)\s*[:\-–]\s*(?P<rest>.+)|(?:we"
-    r"|I) (?:have )?(?:learned|learnt) (?:the hard way )(?:that )?(?P<hard>.+)",
+    r"(?:lessons?(?: learned| learnt)?|takeaway|note to self)\s*[:\-–]\s*(?P<rest>.+)|(?:we|I) (?:have )?(?:learned"
+    r"|learnt) (?:the hard way )(?:that )?(?P<hard>.+)",
     _I,
 )
 _AVOID = lazy(
-    r"(?:please )?(?:avoid|do not (?:ever )?use|never use|stay away from) (?P<v>.+?) (?:because"
-    r"|since|as it) .+",
-    _I,
+    r"(?:please )?(?:avoid|do not (?:ever )?use|never use|stay away from) (?P<v>.+?) (?:because|since|as it) .+", _I
 )
 _REASONED = lazy(r"\b(?:because|since|due to|as (?:it|they|the)|over|under|with|on|when|for|in|well|at)\b", _I)
 _DEBUGGING = lazy(
-    r"\b(?:same error|an error|the error|this error|error message|still|the script|the code"
-    r"|the test|the tests|the command|your|nothing|no luck|get(?:ting)?|gives)\b",
+    r"\b(?:same error|an error|the error|this error|error message|still|the script|the code|the test|the tests"
+    r"|the command|your|nothing|no luck|get(?:ting)?|gives)\b",
     _I,
 )
 _NO_SUBJECT = lazy(
@@ -126,15 +117,13 @@ _OF_THE_MOMENT = lazy(
     r"(?:my|the) (?:code|script|tests?|link|button|page|file|function|command|build|app|program)\b", _I
 )
 _WENT_WELL = lazy(
-    r"\b(?:loved?|liked|works? (?:great|fine|well)|worked|great|perfect|amazing|good|better"
-    r"|faster|happy|awesome)\b",
-    _I,
+    r"\b(?:loved?|liked|works? (?:great|fine|well)|worked|great|perfect|amazing|good|better|faster|happy|awesome)\b", _I
 )
 
 
 _BADLY = lazy(
-    r"\b(?:fail\w*|slow\w*|crash\w*|nightmare|not|too|broke\w*|worse|errors?|bad\w*|mess"
-    r"|terrible|never|awful|disaster|leak\w*|timed out|hate\w*|regret\w*|unstable)\b",
+    r"\b(?:fail\w*|slow\w*|crash\w*|nightmare|not|too|broke\w*|worse|errors?|bad\w*|mess|terrible|never|awful"
+    r"|disaster|leak\w*|timed out|hate\w*|regret\w*|unstable)\b",
     _I,
 )
 

@@ -32,8 +32,8 @@ _OPENS_QUESTION = lazy(
     _X,
 )
 _TAG_QUESTION = lazy(
-    r"(?:^|[\s,])(?:right|correct|no|yes|huh|eh|okay|ok|(?:do|is|are|am|have|did|was|does|has"
-    r"|will|would|can)(?:n't| not)? (?:i|we|it|you|he|she|they)(?: not)?)\s*\?+$",
+    r"(?:^|[\s,])(?:right|correct|no|yes|huh|eh|okay|ok|(?:do|is|are|am|have|did|was|does|has|will|would|can)(?:n't"
+    r"| not)? (?:i|we|it|you|he|she|they)(?: not)?)\s*\?+$",
     _I,
 )
 _UNREAL_SENTENCE = lazy(
@@ -89,34 +89,32 @@ _EXPLICIT = lazy(
     _X,
 )
 _TRAILING = lazy(
-    r"(?:,?\s+(?:by the way|btw|please|thanks|thank you|you know|hands down|fyi|nice to meet you"
-    r"|just so you know|if possible|lol|haha|tbh|to be honest|to be fair|:\)|;\))[.!]*)+$",
+    r"(?:,?\s+(?:by the way|btw|please|thanks|thank you|you know|hands down|fyi|nice to meet you|just so you know"
+    r"|if possible|lol|haha|tbh|to be honest|to be fair|:\)|;\))[.!]*)+$",
     _I,
 )
 _ASIDE = lazy(
-    r"(?:,| -+| –| —)\s+(?:it|they|so|which|he|she|things|this|that is|'cause|mostly because"
-    r"|plus|lol|everybody|everyone)\b.*$",
+    r"(?:,| -+| –| —)\s+(?:it|they|so|which|he|she|things|this|that is|'cause|mostly because|plus|lol|everybody"
+    r"|everyone)\b.*$",
     _I,
 )
 _SUBJECT = r"(?:I|we|my|our)\b(?!\s+and\b)"
 _BOUNDARY = lazy(
-    rf"(?:\s*[,;]\s*|\s+[-–—]+\s+|\s+(?=and\b|but\b|so\b|while\b|although\b|though\b))"
-    rf"(?:and|but|so|plus|also|while|although|though|whereas|as|because)?\s*,?\s*(?:also\s+"
-    rf"|then\s+|now\s+)?(?={_SUBJECT})",
+    rf"(?:\s*[,;]\s*|\s+[-–—]+\s+|\s+(?=and\b|but\b|so\b|while\b|although\b|though\b))(?:and|but|so|plus|also|while"
+    rf"|although|though|whereas|as|because)?\s*,?\s*(?:also\s+|then\s+|now\s+)?(?={_SUBJECT})",
     _I,
 )
 _ELIDED = lazy(
-    r"\s*,?\s+(?:and|but)\s+(?:(?:also|now|currently|mostly|still|just)\s+)*"
-    r"(?=(?:live|work|love|like|hate|prefer|use|have|own|speak|play|drive|study|am|enjoy|drink"
-    r"|moved|started|joined|switched|went with|chose|picked|adopted|have been|do not|deploy"
-    r"|cannot)\b)",
+    r"\s*,?\s+(?:and|but)\s+(?:(?:also|now|currently|mostly|still|just)\s+)*(?=(?:live|work|love|like|hate|prefer|use"
+    r"|have|own|speak|play|drive|study|am|enjoy|drink|moved|started|joined|switched|went with|chose|picked|adopted"
+    r"|have been|do not|deploy|cannot)\b)",
     _I,
 )
 _REASON = lazy(r"\b(?:because|since|so that|in order|if|when|who|which|where|that)\b", _I)
 _OPENING = lazy(
-    r"((?:last|next|this|since|in|on|at|for|when|whenever|as of|these|those|after|before|two"
-    r"|three|a|right|over|until|every|over|right|lately|recently|currently|nowadays"
-    r"|today|yesterday|tomorrow|now|since|as|instead of|because of|due to|thanks to)\b[^,.;]{0,60}?,?\s+)(?=(?:I|we|my|our)\b)",
+    r"((?:last|next|this|since|in|on|at|for|when|whenever|as of|these|those|after|before|two|three|a|right|over|until"
+    r"|every|over|right|lately|recently|currently|nowadays|today|yesterday|tomorrow|now|since|as|instead of"
+    r"|because of|due to|thanks to)\b[^,.;]{0,60}?,?\s+)(?=(?:I|we|my|our)\b)",
     _I,
 )
 
@@ -215,8 +213,7 @@ def _before_question(said: str) -> str:
         return ""
     stated: list[str] = []
     for part in re.split(
-        r",\s+|\s+[-–—]+\s+|;\s*|\s+(?:so|and|but)\s+(?=(?:what|which|where|how|can|could|should"
-        r"|would|do|is|are)\b)",
+        r",\s+|\s+[-–—]+\s+|;\s*|\s+(?:so|and|but)\s+(?=(?:what|which|where|how|can|could|should|would|do|is|are)\b)",
         said,
     ):
         if _OPENS_QUESTION.match(part) or part.endswith("?"):

@@ -15,59 +15,56 @@ from .vocabulary import KIN, words
 
 _I = re.IGNORECASE
 _GENERIC = words(
-    "trip, meeting, plan, plans, subscription, membership, appointment, flight, holiday,"
-    " vacation, event, booking, reservation, order, visit, account, job, project"
+    """
+    trip, meeting, plan, plans, subscription, membership, appointment, flight, holiday, vacation, event, booking,
+    reservation, order, visit, account, job, project
+    """
 )
 
 
 _TERMINABLE = lazy(
-    rf"[A-Z]|\b(?:{'|'.join(sorted(_GENERIC))}|wedding|party|concert|contract|lease|support"
-    rf"|conference|interview|call|dinner|course|class|launch|release|beta|tour|surgery)s?\b"
+    rf"[A-Z]|\b(?:{'|'.join(sorted(_GENERIC))}|wedding|party|concert|contract|lease|support|conference|interview|call"
+    rf"|dinner|course|class|launch|release|beta|tour|surgery)s?\b"
 )
 _LEFT_OFF = words(
-    "use, drink, eat, smoke, play, do, practice, practise, watch, read, attend, go, run, take,"
-    " train, date, volunteer, subscribe, follow, commute, drive, cook, own, listen, vape,"
-    " gamble"
+    """
+    use, drink, eat, smoke, play, do, practice, practise, watch, read, attend, go, run, take, train, date, volunteer,
+    subscribe, follow, commute, drive, cook, own, listen, vape, gamble
+    """
 )
 
 _NO_LONGER = lazy(
-    r"(?P<who>I|we) (?:(?:am|are) no longer (?P<am>.+)|no longer (?P<do>.+)|(?:do not"
-    r"|cannot) (?P<neg>.+?) (?:any ?more|any longer|these days)(?P<t1>\b.*)|(?:am"
-    r"|are) not (?P<negam>.+?) (?:any ?more|any longer)(?P<t2>\b.*))",
+    r"(?P<who>I|we) (?:(?:am|are) no longer (?P<am>.+)|no longer (?P<do>.+)|(?:do not|cannot) (?P<neg>.+?) (?:any "
+    r"?more|any longer|these days)(?P<t1>\b.*)|(?:am|are) not (?P<negam>.+?) (?:any ?more|any longer)(?P<t2>\b.*))",
     _I,
 )
 _STOPPED = lazy(
-    r"(?P<who>I|we) (?:have |just |finally |recently |also |already )*(?:stopped|quit|gave up"
-    r"|given up|am done|are done) (?P<v>\w+ing\b.*|(?:coffee|alcohol|sugar|caffeine|cigarettes"
-    r"|meat|dairy|gluten|carbs|nicotine|weed|drinking|social media|facebook|twitter|instagram"
-    r"|gluten|soda|chocolate)\b.*)",
+    r"(?P<who>I|we) (?:have |just |finally |recently |also |already )*(?:stopped|quit|gave up|given up|am done"
+    r"|are done) (?P<v>\w+ing\b.*|(?:coffee|alcohol|sugar|caffeine|cigarettes|meat|dairy|gluten|carbs|nicotine|weed"
+    r"|drinking|social media|facebook|twitter|instagram|gluten|soda|chocolate)\b.*)",
     _I,
 )
 _LEFT_JOB = lazy(
-    r"(?:I) (?:have |just |finally |recently |am |was |got )*(?:(?:quit|left|lost"
-    r"|resigned from) (?:my |the )?(?:job|position|role)(?: (?:at|with) (?P<v>(?-i:[A-Z])[^,"
-    r".]*?))?|(?:quit|resigned|was fired|was laid off|fired|laid off)(?: (?:from|by"
-    r"|at) (?P<v2>(?-i:[A-Z])[^,.]*?))?|(?:left|quitting"
-    r"|leaving) (?P<v3>(?-i:[A-Z])[\w&-]*))(?=$|[,.]| (?:yesterday|today|last|this|in|on|after"
-    r"|because|and|since|to)\b)",
+    r"(?:I) (?:have |just |finally |recently |am |was |got )*(?:(?:quit|left|lost|resigned from) (?:my |the )?(?:job"
+    r"|position|role)(?: (?:at|with) (?P<v>(?-i:[A-Z])[^,.]*?))?|(?:quit|resigned|was fired|was laid off|fired"
+    r"|laid off)(?: (?:from|by|at) (?P<v2>(?-i:[A-Z])[^,.]*?))?|(?:left|quitting|leaving) "
+    r"(?P<v3>(?-i:[A-Z])[\w&-]*))(?=$|[,.]| (?:yesterday|today|last|this|in|on|after|because|and|since|to)\b)",
     _I,
 )
 _DROPPED = lazy(
-    r"(?P<who>I|we|our team|my team|the team) (?:have |has |just |finally |recently |also "
-    r"|already |decided to )*(?P<verb>cancell?ed|cancell?|called off|dropped|drop|ditched"
-    r"|abandoned|got rid of|gave up|sold|returned|uninstalled|removed|deleted|retired|canned"
-    r"|gave away|broke up with|unsubscribed from) (?P<v>.+)",
+    r"(?P<who>I|we|our team|my team|the team) (?:have |has |just |finally |recently |also |already "
+    r"|decided to )*(?P<verb>cancell?ed|cancell?|called off|dropped|drop|ditched|abandoned|got rid of|gave up|sold"
+    r"|returned|uninstalled|removed|deleted|retired|canned|gave away|broke up with|unsubscribed from) (?P<v>.+)",
     _I,
 )
 _IS_CANCELLED = lazy(
-    r"(?P<v>(?:the|my|our) [^,]{2,80}?) (?:has been|have been|was|were|is|are|got) (?:just "
-    r"|now )?(?:cancell?ed|called off|scrapped|dropped|discontinued|abandoned)\b.*",
+    r"(?P<v>(?:the|my|our) [^,]{2,80}?) (?:has been|have been|was|were|is|are|got) (?:just |now )?(?:cancell?ed"
+    r"|called off|scrapped|dropped|discontinued|abandoned)\b.*",
     _I,
 )
 _DIED = lazy(
-    rf"(?:my|our) (?:(?:old|beloved|dear|poor|late) )*(?P<kin>{KIN})(?:,"
-    rf"? (?P<name>(?-i:[A-Z])[\w-]+))?,? (?:has |just |sadly |recently )*(?:died|passed away"
-    rf"|passed|was put (?:down|to sleep)|ran away)\b.*",
+    rf"(?:my|our) (?:(?:old|beloved|dear|poor|late) )*(?P<kin>{KIN})(?:,? (?P<name>(?-i:[A-Z])[\w-]+))?,? (?:has "
+    rf"|just |sadly |recently )*(?:died|passed away|passed|was put (?:down|to sleep)|ran away)\b.*",
     _I,
 )
 
@@ -94,8 +91,8 @@ def _no_longer(text: str) -> Finding | None:
     else:
         return None
     predicate = re.sub(
-        r"\s+(?:last (?:year|month|week)|yesterday|now|since .*|because .*"
-        r"|in (?:\d{4}|(?:Jan|Febr)uary|March|April|May|June|July|August|(?:Septem|Octo|Novem|Decem)ber).*)$",
+        r"\s+(?:last (?:year|month|week)|yesterday|now|since .*|because .*|in (?:\d{4}|(?:Jan|Febr)uary|March|April"
+        r"|May|June|July|August|(?:Septem|Octo|Novem|Decem)ber).*)$",
         "",
         without_adverbs(predicate),
         flags=_I,

@@ -22,9 +22,8 @@ _I = re.IGNORECASE
 _LONGEST_FACT = 300
 _ONLY, _PETS = words(ONLY_RELATIONS), words(PETS)
 _RELATIVE = lazy(
-    rf"(?:my|our) (?P<which>(?:(?:older|younger|elder|little|big|other|oldest|youngest|eldest|new"
-    rf"|old|middle|first|second|beloved|late|dear) )*)(?P<kin>{KIN})\b(?:,"
-    rf"? (?P<name>(?-i:[A-Z])[\w-]+),?)?(?P<has>'s)? (?P<rest>.+)",
+    rf"(?:my|our) (?P<which>(?:(?:older|younger|elder|little|big|other|oldest|youngest|eldest|new|old|middle|first"
+    rf"|second|beloved|late|dear) )*)(?P<kin>{KIN})\b(?:,? (?P<name>(?-i:[A-Z])[\w-]+),?)?(?P<has>'s)? (?P<rest>.+)",
     _I,
 )
 _OF_OTHERS = frozenset(
@@ -114,8 +113,8 @@ def _of_person(text: str) -> Iterator[tuple[Finding, tuple[str, ...]]]:
 
 def _of_own_team(text: str) -> Finding | None:
     found = re.match(
-        r"(?:my|our) (?:team|company|department) (?:has (?=\d|two|three|four|five|six|seven|eight"
-        r"|nine|ten|a |no )|consists of |meets |works |prefers |follows )(?P<v>.+)",
+        r"(?:my|our) (?:team|company|department) (?:has (?=\d|two|three|four|five|six|seven|eight|nine|ten|a |no )"
+        r"|consists of |meets |works |prefers |follows )(?P<v>.+)",
         text,
         _I,
     )

@@ -6,68 +6,41 @@ import re
 from collections.abc import Iterable
 
 from ...core.lazy_regex import lazy
-from .vocabulary import words
+from .vocabulary import pairs, words
 
 USER = "the user"
 TEAM = "the user's team"
 
-_CONTRACTIONS = {
-    "i'm": "I am",
-    "im": "I am",
-    "i've": "I have",
-    "ive": "I have",
-    "i'd": "I would",
-    "i'll": "I will",
-    "we're": "we are",
-    "we've": "we have",
-    "we'd": "we would",
-    "we'll": "we will",
-    "can't": "cannot",
-    "cant": "cannot",
-    "won't": "will not",
-    "don't": "do not",
-    "dont": "do not",
-    "doesn't": "does not",
-    "doesnt": "does not",
-    "didn't": "did not",
-    "didnt": "did not",
-    "isn't": "is not",
-    "aren't": "are not",
-    "wasn't": "was not",
-    "weren't": "were not",
-    "haven't": "have not",
-    "hasn't": "has not",
-    "hadn't": "had not",
-    "wouldn't": "would not",
-    "couldn't": "could not",
-    "shouldn't": "should not",
-    "it's": "it is",
-    "that's": "that is",
-    "there's": "there is",
-    "he's": "he is",
-    "she's": "she is",
-    "they're": "they are",
-    "you're": "you are",
-    "let's": "let us",
-    "gonna": "going to",
-    "wanna": "want to",
-}
+_CONTRACTIONS = pairs(
+    """
+    i'm = I am, im = I am, i've = I have, ive = I have, i'd = I would, i'll = I will, we're = we are, we've = we have,
+    we'd = we would, we'll = we will, can't = cannot, cant = cannot, won't = will not, don't = do not, dont = do not,
+    doesn't = does not, doesnt = does not, didn't = did not, didnt = did not, isn't = is not, aren't = are not,
+    wasn't = was not, weren't = were not, haven't = have not, hasn't = has not, hadn't = had not,
+    wouldn't = would not, couldn't = could not, shouldn't = should not, it's = it is, that's = that is,
+    there's = there is, he's = he is, she's = she is, they're = they are, you're = you are, let's = let us,
+    gonna = going to, wanna = want to
+    """
+)
 _WORD = lazy(r"[\w]+(?:'[\w]+)*|[^\w]+")
 
 _IRREGULAR = {"am": "is", "are": "is", "have": "has", "do": "does", "go": "goes", "were": "was"}
 _FIXED = words(
-    "is, was, had, did, went, got, gave, took, made, came, saw, knew, thought, told, found, left, felt,"
-    "kept, began, brought, bought, caught, chose, drew, drove, ate, fell, flew, forgot, grew, heard,"
-    "held, lost, met, paid, ran, said, sat, sold, sent, spent, stood, taught, understood, woke, won,"
-    "wrote, became, built, broke, quit, cut, hit, spoke, slept, swore, threw, wore, led, rode, rose,"
-    "swam, drank, sang, can, cannot, could, will, would, may, might, must, shall, should, used, lent,"
-    "hurt, bit, froze, hid, shook, stole, beat, hung, set, shut, stuck, swung, fed, bred, fled"
+    """
+    is, was, had, did, went, got, gave, took, made, came, saw, knew, thought, told, found, left, felt, kept, began,
+    brought, bought, caught, chose, drew, drove, ate, fell, flew, forgot, grew, heard, held, lost, met, paid, ran, said,
+    sat, sold, sent, spent, stood, taught, understood, woke, won, wrote, became, built, broke, quit, cut, hit, spoke,
+    slept, swore, threw, wore, led, rode, rose, swam, drank, sang, can, cannot, could, will, would, may, might, must,
+    shall, should, used, lent, hurt, bit, froze, hid, shook, stole, beat, hung, set, shut, stuck, swung, fed, bred, fled
+    """
 )
 _NOT_PAST = words("need, feed, speed, breed, bleed, seed, weed, exceed, proceed, succeed")
 _BETWEEN = words(
-    "just, also, now, still, always, never, often, usually, sometimes, only, even, already, once, first,"
-    "mostly, both, currently, much, no, longer, finally, all, not, rather, rarely, again, soon, recently,"
-    "actually, really, simply, then, too, ever, almost"
+    """
+    just, also, now, still, always, never, often, usually, sometimes, only, even, already, once, first, mostly, both,
+    currently, much, no, longer, finally, all, not, rather, rarely, again, soon, recently, actually, really, simply,
+    then, too, ever, almost
+    """
 )
 _NOT_ADVERBS = words("fly, apply, rely, reply, supply, multiply, ally, bully, tally, rally, comply, imply, ply")
 
@@ -183,8 +156,10 @@ def plain_form(gerund: str) -> str:
 
 
 _NEEDS_E = words(
-    "us, liv, driv, smok, tak, mak, writ, danc, hav, giv, com, bak, cycl, hik, skat, practic, studi, typ,"
-    "cod, rid, manag, leas, shar"
+    """
+    us, liv, driv, smok, tak, mak, writ, danc, hav, giv, com, bak, cycl, hik, skat, practic, studi, typ, cod, rid,
+    manag, leas, shar
+    """
 )
 
 

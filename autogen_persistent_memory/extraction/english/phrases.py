@@ -60,28 +60,26 @@ _SPELLED = {
     value.lower(): value for table in CATEGORIES.values() for value in (part.strip() for part in table.split(","))
 }
 _EVERYDAY = words(
-    "go, r, swift, dart, make, square, express, spring, arc, edge, linear, render, black, solid,"
-    " sketch, notion, signal, cursor, atom, nano,"
-    "crystal, brave, opera, railway, drone, chef, puppet, gin, mint, nord, phoenix, aurora,"
-    " helix, stripe, mac, windows, oracle, zoom, teams,"
-    "julia, ruby, shortcut, slack, rust, elm, rocket, bun, poetry, fish, remix, ember, lit,"
-    " arch, monday, discord, zed, flask, composer, ninja,"
-    "affinity, sentry, snowflake, spanner, cargo, roam, travis, react, jest, chrome, safari,"
-    " parcel, celery, aurora, jasmine, mocha, nose"
+    """
+    go, r, swift, dart, make, square, express, spring, arc, edge, linear, render, black, solid, sketch, notion, signal,
+    cursor, atom, nano, crystal, brave, opera, railway, drone, chef, puppet, gin, mint, nord, phoenix, aurora, helix,
+    stripe, mac, windows, oracle, zoom, teams, julia, ruby, shortcut, slack, rust, elm, rocket, bun, poetry, fish,
+    remix, ember, lit, arch, monday, discord, zed, flask, composer, ninja, affinity, sentry, snowflake, spanner, cargo,
+    roam, travis, react, jest, chrome, safari, parcel, celery, aurora, jasmine, mocha, nose
+    """
 )
 """Values that are words of every day too: these count only when they are spelled as the table spells them."""
 
 _ANSWERING = lazy(
-    r"\b(?:answer|answers|reply|replies|respond|response|responses|explanation|explanations"
-    r"|explain|write|writing|talk|speak|summaries"
-    r"|summary|format|style|tone|be|keep|messages?|output|outputs|emails?|comments|docs|use)\b",
+    r"\b(?:answer|answers|reply|replies|respond|response|responses|explanation|explanations|explain|write|writing"
+    r"|talk|speak|summaries|summary|format|style|tone|be|keep|messages?|output|outputs|emails?|comments|docs|use)\b",
     re.IGNORECASE,
 )
 _QUALIFIED = lazy(r"\b(?:for|at|when)\s+(?:the\s+|my\s+|our\s+|all\s+)*([\w\s'-]{2,40})$", re.IGNORECASE)
 _REASON = lazy(
-    r",?\s+(?:because|since|as (?:it|they|we|I|the)|due to|so that|so (?=we|I|it|they)|to (?=cut"
-    r"|avoid|reduce|save|get|make|keep|speed)"
-    r"|in order to|after|over|instead of|rather than|but|although|though|even though|thanks to)\b|[,;(]",
+    r",?\s+(?:because|since|as (?:it|they|we|I|the)|due to|so that|so (?=we|I|it|they)|to (?=cut|avoid|reduce|save"
+    r"|get|make|keep|speed)|in order to|after|over|instead of|rather than|but|although|though|even though"
+    r"|thanks to)\b|[,;(]",
     re.IGNORECASE,
 )
 _BECAUSE = lazy(r",|;|\s+(?:because|since|due to|so that|so|but|although|though)\b", re.IGNORECASE)
@@ -198,8 +196,10 @@ def favourite_slot(thing: str, value: str) -> str:
 
 
 _TEMPERS = words(
-    "fine, good, ok, okay, well, great, here, back, done, ready, sorry, sure, new, happy, glad,"
-    " lost, stuck, late, busy, tired"
+    """
+    fine, good, ok, okay, well, great, here, back, done, ready, sorry, sure, new, happy, glad, lost, stuck, late, busy,
+    tired
+    """
 )
 
 
@@ -219,8 +219,8 @@ _DEICTIC = lazy(
     re.IGNORECASE | re.VERBOSE,
 )
 PLACE_WORD = lazy(
-    r"\b(?:city|town|village|countryside|suburbs?|coast|mountains|farm|island|downtown|abroad"
-    r"|apartment|house|flat|country|dorm|mountain)\b",
+    r"\b(?:city|town|village|countryside|suburbs?|coast|mountains|farm|island|downtown|abroad|apartment|house|flat"
+    r"|country|dorm|mountain)\b",
     re.I,
 )
 
@@ -231,14 +231,11 @@ def is_passing(phrase: str) -> bool:
 
 
 _POINTING = lazy(
-    r"(?:[\w'-]+ ){0,3}?(?:them|him|his|her|their|it|its|that|each other|us all|all the"
-    r"|all of)\b",
-    re.IGNORECASE,
+    r"(?:[\w'-]+ ){0,3}?(?:them|him|his|her|their|it|its|that|each other|us all|all the|all of)\b", re.IGNORECASE
 )
 _THE_ENDURING = lazy(
-    r"the (?:[A-Z]|(?:[\w-]+ )?(?:ocean|sea|mountains?|outdoors|beach|cold|heat|rain|snow|city"
-    r"|countryside|theat(?:er|re)|cinema|gym|opera|piano|guitar|violin|sun|forest|desert|arts?"
-    r"|smell|sound|taste) ?)",
+    r"the (?:[A-Z]|(?:[\w-]+ )?(?:ocean|sea|mountains?|outdoors|beach|cold|heat|rain|snow|city|countryside|theat(?:er"
+    r"|re)|cinema|gym|opera|piano|guitar|violin|sun|forest|desert|arts?|smell|sound|taste) ?)"
 )
 
 
@@ -257,8 +254,8 @@ def is_proper(phrase: str) -> bool:
 def name_in(phrase: str) -> str | None:
     """The name a phrase starts with, if it is nothing but one."""
     found = re.match(
-        r"((?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?[A-ZÀ-Ý][\w'’-]*(?: (?:[A-ZÀ-Ý][\w'’.-]*|van|de|von|der|da"
-        r"|bin|al|del|la))*)(?:$|[,.;!]| (?:and|but|from|by)\b)",
+        r"((?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?[A-ZÀ-Ý][\w'’-]*(?: (?:[A-ZÀ-Ý][\w'’.-]*|van|de|von|der|da|bin|al|del"
+        r"|la))*)(?:$|[,.;!]| (?:and|but|from|by)\b)",
         phrase,
     )
     if found is None:
