@@ -85,16 +85,13 @@ _OUR = lazy(
 )
 
 _FAILED = lazy(
-    r"""(?:(?P<who>I|we|our[ ]\w+|my[ ]\w+)[ ](?:have[ ]|also[ ]|first[ ]|originally[ ]|once[ ]|initially[ ]
-    |already[ ])*(?:tried|attempted|experimented[ ]with)\b[ ]?(?P<tried>[^,]{2,160}?),?[ ](?P<joined>but|and
-    |however|yet)[ ](?P<result>.+)
-    |(?P<thing>[^,]{2,160}?)[ ](?:did[ ]not|does[ ]not|do[ ]not|never|will[ ]not)[ ](?:work|scale|help
-    |hold[ ]up|pan[ ]out|perform)(?:ed)?\b(?P<why>.*)
-    |(?P<thing2>[^,]{2,160}?)[ ](?:failed|fails|broke[ ]down|backfired|fell[ ]over)[ ](?P<why2>(?:because
-    |due[ ]to|since|when|under|on|for|in)\b.+)
-    |(?P<thing3>[^,]{2,160}?)[ ](?:was|were|turned[ ]out[ ]to[ ]be|is)[ ](?:a[ ](?:mistake|bad[ ]idea|dead[ ]end
-    |disaster|failure|waste[ ]of[ ]time)|not[ ]worth[ ]it)\b.*)""",
-    _I | re.VERBOSE,
+    r"(?:(?P<who>I|we|our \w+|my \w+) (?:have |also |first |originally |once |initially |already )*(?:tried|attempted"
+    r"|experimented with)\b ?(?P<tried>[^,]{2,160}?),? (?P<joined>but|and|however|yet) (?P<result>.+)"
+    r"|(?P<thing>[^,]{2,160}?) (?:did not|does not|do not|never|will not) (?:work|scale|help|hold up|pan out"
+    r"|perform)(?:ed)?\b(?P<why>.*)|(?P<thing2>[^,]{2,160}?) (?:failed|fails|broke down|backfired"
+    r"|fell over) (?P<why2>(?:because|due to|since|when|under|on|for|in)\b.+)|(?P<thing3>[^,]{2,160}?) (?:was|were"
+    r"|turned out to be|is) (?:a (?:mistake|bad idea|dead end|disaster|failure|waste of time)|not worth it)\b.*)",
+    _I,
 )
 _LESSON_LABEL = lazy(
     r"(?:lessons?(?: learned| learnt)?|takeaway|note to self)\s*[:\-–]\s*(?P<rest>.+)|(?:we|I) (?:have )?(?:learned"

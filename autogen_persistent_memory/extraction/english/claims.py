@@ -10,26 +10,22 @@ from ...text.sentences import sentences
 from .person import is_adverb, spelled_out
 
 _I = re.IGNORECASE
-_X = re.IGNORECASE | re.VERBOSE
 
 _PLAY = lazy(
-    r"""\b(?:pretend|role[ -]?play|act[ ]as|acting[ ]as|as[ ]if[ ](?:i|my|we)|as[ ]though[ ](?:i|my|we)|imagine
-    |let\ us[ ](?:say|assume|suppose|pretend|play
-    |imagine)|for[ ](?:this|the)[ ](?:exercise|scenario|game|sake)|in[ ](?:my|the|this|our|a)[ ](?:story|novel
-    |game|book|scenario|play|movie|film|script
-    |dream|campaign|simulation|song|scene|sketch|fiction)|you[ ]are[ ](?:a|an|the|my|now)\b(?![ ](?:great|good
-    |star|lifesaver|genius|best|hero|legend))
-    |play[ ]the[ ](?:role|part)|your[ ]name[ ]is|in[ ]character|dungeon[ ]master|fictional|hypothetical(?:ly)?)\b""",
-    _X,
+    r"\b(?:pretend|role[ -]?play|act as|acting as|as if (?:i|my|we)|as though (?:i|my|we)|imagine|let us (?:say|assume"
+    r"|suppose|pretend|play|imagine)|for (?:this|the) (?:exercise|scenario|game|sake)|in (?:my|the|this|our"
+    r"|a) (?:story|novel|game|book|scenario|play|movie|film|script|dream|campaign|simulation|song|scene|sketch"
+    r"|fiction)|you are (?:a|an|the|my|now)\b(?! (?:great|good|star|lifesaver|genius|best|hero|legend))"
+    r"|play the (?:role|part)|your name is|in character|dungeon master|fictional|hypothetical(?:ly)?)\b",
+    _I,
 )
 """What turns the rest of a message into make-believe."""
 
 _OPENS_QUESTION = lazy(
-    r"""(?:and[ ]|but[ ]|so[ ]|then[ ]|or[ ])?(?:what|which|who|whom|whose|where|why|how|when[ ](?:is|are|do|does
-    |did|will|should|can|was)|do(?![ ]not\b(?![ ](?:i|you|we)\b))|does|did|am|is|are
-    |was|were|can|could|should|would|will|shall|have[ ](?:i|you|we)|has|may[ ]i|any|isn't|aren't|don't[ ]you
-    |is[ ]not|are[ ]not|do[ ]not[ ](?:i|you|we))\b""",
-    _X,
+    r"(?:and |but |so |then |or )?(?:what|which|who|whom|whose|where|why|how|when (?:is|are|do|does|did|will|should"
+    r"|can|was)|do(?! not\b(?! (?:i|you|we)\b))|does|did|am|is|are|was|were|can|could|should|would|will|shall"
+    r"|have (?:i|you|we)|has|may i|any|isn't|aren't|don't you|is not|are not|do not (?:i|you|we))\b",
+    _I,
 )
 _TAG_QUESTION = lazy(
     r"(?:^|[\s,])(?:right|correct|no|yes|huh|eh|okay|ok|(?:do|is|are|am|have|did|was|does|has|will|would|can)(?:n't"
@@ -37,56 +33,45 @@ _TAG_QUESTION = lazy(
     _I,
 )
 _UNREAL_SENTENCE = lazy(
-    r"""(?:even[ ])?(?:if|unless|imagine|suppose|supposing|assume|assuming|maybe|perhaps|say[ ](?:i|we|my)
-    |what[ ]if|in[ ]theory|once[ ]i|until[ ]i|as[ ]soon[ ]as
-    |ideally|hopefully|it[ ]is[ ]not[ ]true|it[ ]is[ ]not[ ]that|not[ ]that)\b
-    |(?:he|she|they|it|people|someone|somebody|everyone|everybody|nobody|you|folks|[A-Z][a-z]+|(?:my|our|the
-    |his|her|their|a)[ ][\w-]+)[ ](?:\w+[ ])?
-     (?:says?|said|told|tells|thinks?|thought|claims?|claimed|wrote|asked|asks|believes?|insists?|heard
-    |suggested|suggests|wants|wanted|reckons)\b
-    |according[ ]to\b|rumou?r\b|i[ ](?:once[ ])?(?:read|heard|dreamt|dreamed|dreamt)[ ]that\b""",
-    _X,
+    r"(?:even )?(?:if|unless|imagine|suppose|supposing|assume|assuming|maybe|perhaps|say (?:i|we|my)|what if|in theory"
+    r"|once i|until i|as soon as|ideally|hopefully|it is not true|it is not that|not that)\b|(?:he|she|they|it|people"
+    r"|someone|somebody|everyone|everybody|nobody|you|folks|[A-Z][a-z]+|(?:my|our|the|his|her|their"
+    r"|a) [\w-]+) (?:\w+ )?(?:says?|said|told|tells|thinks?|thought|claims?|claimed|wrote|asked|asks|believes?"
+    r"|insists?|heard|suggested|suggests|wants|wanted|reckons)\b|according to\b|rumou?r\b|i (?:once )?(?:read|heard"
+    r"|dreamt|dreamed|dreamt) that\b",
+    _I,
 )
 _UNREAL_CLAUSE = lazy(
-    r"""\b(?:maybe|perhaps|might|could|probably|possibly|someday|some[ ]day|one[ ]day|hypothetically|supposedly
-    |apparently|wish|hope|hoping|imagine|suppose
-    |(?:thinking|dreaming)[ ](?:about|of)|considering|(?:not|never)[ ](?:said|say|sure|think|believe|claimed
-    |told)|not[ ]want|want[ ]to|wants[ ]to|wanted[ ]to
-    |used[ ]to(?![ ]\w+ing)|would(?![ ](?:rather|prefer|like[ ](?:\w+[ ]){0,3}(?:answers|replies|responses
-    |explanations|summaries)))|should|shall|must|doubt|i[ ]think|we[ ]think|i[ ]guess|i[ ]believe
-    |i[ ]feel[ ]like|i[ ]assume|i[ ]said|i[ ]told
-    |i[ ]meant|seems?|looks[ ]like|feels[ ]like|as[ ]if|like[ ]to[ ]think|pretending|whether|kidding|joking
-    |tempted|afraid|need[ ](?:a|an|to|help|you|some)
-    |almost|nearly|plan(?:ning)?[ ]to[ ](?:maybe|possibly)|trying[ ]to|if[ ](?!possible|you[ ]can|necessary
-    |needed|that[ ]is[ ]ok))\b""",
-    _X,
+    r"\b(?:maybe|perhaps|might|could|probably|possibly|someday|some day|one day|hypothetically|supposedly|apparently"
+    r"|wish|hope|hoping|imagine|suppose|(?:thinking|dreaming) (?:about|of)|considering|(?:not|never) (?:said|say|sure"
+    r"|think|believe|claimed|told)|not want|want to|wants to|wanted to|used to(?! \w+ing)|would(?! (?:rather|prefer"
+    r"|like (?:\w+ ){0,3}(?:answers|replies|responses|explanations|summaries)))|should|shall|must|doubt|i think"
+    r"|we think|i guess|i believe|i feel like|i assume|i said|i told|i meant|seems?|looks like|feels like|as if"
+    r"|like to think|pretending|whether|kidding|joking|tempted|afraid|need (?:a|an|to|help|you|some)|almost|nearly"
+    r"|plan(?:ning)? to (?:maybe|possibly)|trying to|if (?!possible|you can|necessary|needed|that is ok))\b",
+    _I,
 )
 _LEAD = lazy(
-    r"""(?:(?:hi|hey|hello|hiya)(?:[ ](?:there|all|everyone|again|team))?|good[ ](?:morning|evening|afternoon)
-    |thanks(?![ ]to\b)(?:[ ]a[ ]lot|[ ]for[ ]\w+[ ]?\w*)?|thank[ ]you
-    |ok|okay|well|yes|yeah|yep|yup|no|nope|sure|right|oh|ah|hmm|great|perfect|cool|nice|sorry|also|btw
-    |by[ ]the[ ]way|actually|anyway|fyi|ps|p\.s\.|for[ ]your[ ]information
-    |(?:just[ ])?so[ ]you[ ]know|for[ ](?:the[ ]record|context|reference|future[ ]reference|background
-    |what[ ]it[ ]is[ ]worth)|to[ ]be[ ](?:clear|honest|fair)|tbh|honestly|frankly
-    |personally|as[ ](?:i[ ](?:said|mentioned)|you[ ]know|mentioned|always)|(?:please[ ])?note[ ]that
-    |(?:please[ ])?note|update|context|background|heads[ ]up|in[ ]case[ ]it[ ](?:helps|matters)
-    |first(?:ly|[ ]of[ ]all)?|second(?:ly)?|third(?:ly)?|finally|lastly|and|but|plus|so|since|because(?![ ]of\b)
-    |given(?:[ ]that)?|seeing[ ]that|now[ ]that|considering[ ]that|oh[ ]and
-    |i[ ](?:should|must)[ ](?:mention|add|say)(?:[ ]that)?|i[ ](?:forgot|wanted|want|need
-    |have)[ ]to[ ](?:mention|say|add|tell[ ]you|admit)(?:[ ]that)?|let[ ]me[ ](?:tell[ ]you|add)(?:[ ]that)?
-    |you[ ]should[ ]know(?:[ ]that)?|know[ ]that|(?:one|another|last|quick)[ ](?:more[ ])?(?:thing|note|update)
-    |it[ ](?:turns|turned)[ ]out(?:[ ]that)?|turns[ ]out(?:[ ]that)?
-    |the[ ](?:thing|hint|point|fact|problem|truth)[ ]is(?:[ ]that)?|(?:some[ ])?(?:things|facts
-    |info)[ ]about[ ]me|about[ ]me|good[ ]news|bad[ ]news|big[ ]news|guess[ ]what|i[ ]mean|however)
-    (?:[,:!.\s–—-]+|$)""",
-    _X,
+    r"(?:(?:hi|hey|hello|hiya)(?: (?:there|all|everyone|again|team))?|good (?:morning|evening|afternoon)"
+    r"|thanks(?! to\b)(?: a lot| for \w+ ?\w*)?|thank you|ok|okay|well|yes|yeah|yep|yup|no|nope|sure|right|oh|ah|hmm"
+    r"|great|perfect|cool|nice|sorry|also|btw|by the way|actually|anyway|fyi|ps|p\.s\.|for your information"
+    r"|(?:just )?so you know|for (?:the record|context|reference|future reference|background|what it is worth)"
+    r"|to be (?:clear|honest|fair)|tbh|honestly|frankly|personally|as (?:i (?:said|mentioned)|you know|mentioned"
+    r"|always)|(?:please )?note that|(?:please )?note|update|context|background|heads up|in case it (?:helps|matters)"
+    r"|first(?:ly| of all)?|second(?:ly)?|third(?:ly)?|finally|lastly|and|but|plus|so|since|because(?! of\b)"
+    r"|given(?: that)?|seeing that|now that|considering that|oh and|i (?:should|must) (?:mention|add|say)(?: that)?"
+    r"|i (?:forgot|wanted|want|need|have) to (?:mention|say|add|tell you|admit)(?: that)?|let me (?:tell you"
+    r"|add)(?: that)?|you should know(?: that)?|know that|(?:one|another|last|quick) (?:more )?(?:thing|note|update)"
+    r"|it (?:turns|turned) out(?: that)?|turns out(?: that)?|the (?:thing|hint|point|fact|problem|truth) is(?: that)?"
+    r"|(?:some )?(?:things|facts|info) about me|about me|good news|bad news|big news|guess what|i mean"
+    r"|however)(?:[,:!.\s–—-]+|$)",
+    _I,
 )
 _EXPLICIT = lazy(
-    r"""(?:please[ ]|also[ ]|and[ ]|so[ ])*(?:(?:can|could)[ ]you[ ](?:please[ ])?)?
-    (?:(?:always[ ])?remember|do[ ]not[ ]forget|never[ ]forget|keep[ ]in[ ]mind|bear[ ]in[ ]mind|memori[sz]e
-    |make[ ]a[ ](?:mental[ ])?note|take[ ]note|note[ ]down|save)
-    (?:[ ](?:that|this:|the[ ]following:)[ ]?:?|[ ]?:|(?=[ ](?:i|my|we|our)\b))[ ]*(?=\S)""",
-    _X,
+    r"(?:please |also |and |so )*(?:(?:can|could) you (?:please )?)?(?:(?:always )?remember|do not forget|never forget"
+    r"|keep in mind|bear in mind|memori[sz]e|make a (?:mental )?note|take note|note down|save)(?: (?:that|this:"
+    r"|the following:) ?:?| ?:|(?= (?:i|my|we|our)\b)) *(?=\S)",
+    _I,
 )
 _TRAILING = lazy(
     r"(?:,?\s+(?:by the way|btw|please|thanks|thank you|you know|hands down|fyi|nice to meet you|just so you know"

@@ -206,17 +206,15 @@ _TEMPERS = words(
 FEW = r"(?:[\w'.-]+ ){0,3}?"
 ARTICLE = r"(?:a|an|the|my|our|one|two|three|four|five|six|seven|\d+|some|another|no)"
 _DEICTIC = lazy(
-    r"""(?:it|this|that|these|those|them|him|her|you|your|yours|he|she|both|either|neither|one|ones|how|what
-    |where[ ](?:this|you|we)|when[ ](?:you|this|it)|which|why
-    |so|i\b|we\b|to$|(?:option|choice|version|answer|approach|solution)[ ](?:\w|one|two|\d+)$|to[ ](?:know|ask
-    |bother|see|hear|say|admit|thank|point|be[ ]able)|all[ ]of|none|some[ ]of|any|the[ ](?:first|second|third
-    |last|latter|former|other|idea|ideas|way|look|sound
-    |sounds|following|above|same|current|one|ones|result|results|answer|suggestion|suggestions|approach|new|old
-    |previous|next|original|code|output|option|version|plan|part))\b
-    |.*\b(?:(?:this|these|those)(?![ ](?:days|morning|week|weekend|month|year|spring|summer|fall|autumn|winter
-    |(?:mon|tues|wednes|thurs|fri|satur|sun)day))|that[ ]one
-    |above|below|the[ ]following|here|your|you)\b|.*\bthat\W*$""",
-    re.IGNORECASE | re.VERBOSE,
+    r"(?:it|this|that|these|those|them|him|her|you|your|yours|he|she|both|either|neither|one|ones|how|what"
+    r"|where (?:this|you|we)|when (?:you|this|it)|which|why|so|i\b|we\b|to$|(?:option|choice|version|answer|approach"
+    r"|solution) (?:\w|one|two|\d+)$|to (?:know|ask|bother|see|hear|say|admit|thank|point|be able)|all of|none|some of"
+    r"|any|the (?:first|second|third|last|latter|former|other|idea|ideas|way|look|sound|sounds|following|above|same"
+    r"|current|one|ones|result|results|answer|suggestion|suggestions|approach|new|old|previous|next|original|code"
+    r"|output|option|version|plan|part))\b|.*\b(?:(?:this|these|those)(?! (?:days|morning|week|weekend|month|year"
+    r"|spring|summer|fall|autumn|winter|(?:mon|tues|wednes|thurs|fri|satur|sun)day))|that one|above|below"
+    r"|the following|here|your|you)\b|.*\bthat\W*$",
+    re.IGNORECASE,
 )
 PLACE_WORD = lazy(
     r"\b(?:city|town|village|countryside|suburbs?|coast|mountains|farm|island|downtown|abroad|apartment|house|flat"
