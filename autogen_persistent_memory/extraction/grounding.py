@@ -16,6 +16,7 @@ from ..core.lazy_regex import lazy
 from ..text.sentences import sentences
 from ..text.words import capitalised, terms
 from .english.person import spelled_out, third_person
+from .english.vocabulary import pattern
 from .extractor import Message
 
 SHORTEST, LONGEST = 8, 300
@@ -39,46 +40,38 @@ _NEUTRAL = (
 )
 """Words that do not change the meaning of a fact."""
 
-_NEGATIVE = lazy(
+_NEGATIVE = pattern(
     r"\b(?:not|no|never|nor|without|none|nothing|cannot|neither|former|formerly|previously|used to|no longer|any ?more"
     r"|except|instead|rather than|over|dis\w+|hat(?:e|es|ed)|avoid\w*|refus\w+|reject\w*|against|allergic|intolerant"
     r"|stop\w*|quit|end(?:s|ed)|cancel\w*|fail\w*|left|gave up|drop\w*|broke\w*)\b"
-    r"|n't\b",
-    re.IGNORECASE,
+    r"|n't\b"
 )
-_NOT = lazy(r"\b(?:not|never|no longer|cannot|neither|nor)\b|n't\b", re.IGNORECASE)
-_TURN = lazy(
+_NOT = pattern(r"\b(?:not|never|no longer|cannot|neither|nor)\b|n't\b")
+_TURN = pattern(
     r"\b(?:not|no|never|no longer|any ?more|used to|former(?:ly)?|previously|stopped|quit|ended|cancell?ed|instead"
-    r"|without|except|dislikes?|hates?|avoids?|left)\b|n't\b",
-    re.IGNORECASE,
+    r"|without|except|dislikes?|hates?|avoids?|left)\b|n't\b"
 )
-_CHANGE = lazy(
+_CHANGE = pattern(
     r"\b(?:now|no longer|any ?more|moved|switch\w*|chang\w+|instead|stopped|quit|cancell?ed|new|left|actually|correction"
-    r"|used to|replac\w+|not|renamed|became|since|from now on|postponed|update\w*)\b|n't\b",
-    re.IGNORECASE,
+    r"|used to|replac\w+|not|renamed|became|since|from now on|postponed|update\w*)\b|n't\b"
 )
-_CLAUSE = lazy(r"[,;:()]|\s[-–—]\s|\b(?:but|and|because|although|though|while|whereas)\b", re.IGNORECASE)
-_SUPPOSED = lazy(
-    r"(?:imagine|suppose|pretend|what if|let's say|say i|if (?:i|we) (?:were|was|had|lived|could))\b", re.IGNORECASE
-)
-_REQUEST = lazy(
+_CLAUSE = pattern(r"[,;:()]|\s[-–—]\s|\b(?:but|and|because|although|though|while|whereas)\b")
+_SUPPOSED = pattern(r"(?:imagine|suppose|pretend|what if|let's say|say i|if (?:i|we) (?:were|was|had|lived|could))\b")
+_REQUEST = pattern(
     r"(?:please |now |then |also |just |ok(?:ay)?,? )*(?:fix|write|show|give|explain|tell|help|create|generate|translate"
     r"|summari[sz]e|list|find|check|debug|refactor|review|run|look|read|add|make|compare|describe|draft|calculate|convert"
     r"|search|open|send|try|continue|rewrite|improve|build|implement|test)\b"
-    r"(?!.*\b(?:i|i'm|my|we|our|always|never|every|whenever|from now on)\b)",
-    re.IGNORECASE,
+    r"(?!.*\b(?:i|i'm|my|we|our|always|never|every|whenever|from now on)\b)"
 )
-_PROPOSING = lazy(r"\b(?:you|your|you're|shall|should|let's|we)\b|[?？]", re.IGNORECASE)
+_PROPOSING = pattern(r"\b(?:you|your|you're|shall|should|let's|we)\b|[?？]")
 _ASKING = lazy(r"[?？]\W*$")
-_AGREEING = lazy(
+_AGREEING = pattern(
     r"\W*(?:yes|yep|yeah|yup|ok|okay|sure|exactly|right|correct|agreed|indeed|absolutely|definitely|perfect|deal"
-    r"|sounds good|go ahead|do (?:that|it|so)|let's do|please do|that(?:'s| is) (?:right|correct|it|fine))\b",
-    re.IGNORECASE,
+    r"|sounds good|go ahead|do (?:that|it|so)|let's do|please do|that(?:'s| is) (?:right|correct|it|fine))\b"
 )
-_DECIDED = lazy(
+_DECIDED = pattern(
     r"\b(?:we|team|our)\b.*\b(?:decid\w+|agreed|chose|chosen|settled|going with|go with|went with|switched|will use"
-    r"|now uses?|failed|did not work|didn't work|does not work|doesn't work)\b|\b(?:decision|lesson)\b\W",
-    re.IGNORECASE,
+    r"|now uses?|failed|did not work|didn't work|does not work|doesn't work)\b|\b(?:decision|lesson)\b\W"
 )
 _NOT_A_FACT = lazy(
     r"""
@@ -95,7 +88,7 @@ _NOT_A_FACT = lazy(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_FIRST_PERSON = lazy(r"(?:i|we|my|our|i'm|i've|we're|we've)\b", re.IGNORECASE)
+_FIRST_PERSON = pattern(r"(?:i|we|my|our|i'm|i've|we're|we've)\b")
 _COUNTED = {
     word: str(number)
     for number, word in enumerate(

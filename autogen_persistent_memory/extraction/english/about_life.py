@@ -1,10 +1,12 @@
-"""When something is to happen, as far as words tell: how long a plan is worth keeping. A pure function."""
+"""Rules for family, health, diet, likes, possessions, habits and plans, and when a plan takes place. Pure functions.
+
+`LIFE` is read by `about_user.from_predicate`, after its own rules.
+"""
 
 from __future__ import annotations
 
 import re
 
-from ...core.lazy_regex import lazy
 from .phrases import (
     ARTICLE,
     FEW,
@@ -28,35 +30,33 @@ from .vocabulary import (
     POSSESSIONS,
     THINGS_BUILT,
     any_of,
+    pattern,
 )
 
 _DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _MONTH = r"(?:january|february|march|april|june|july|august|september|october|november|december)"
 _COUNT = r"(?:a|one|two|three|four|five|six|a few|a couple of|\d{1,2})"
 
-_DAYS = lazy(
+_DAYS = pattern(
     rf"\b(?:today|tonight|tomorrow|this (?:morning|afternoon|evening|week|weekend|{_DAY})|(?:on|by|until"
     rf"|before) (?:the )?(?:coming )?{_DAY}(?!s)|(?:on|at|over) the weekend|in {_COUNT} (?:hours?|days?)"
-    rf"|coming {_DAY})\b",
-    re.IGNORECASE,
+    rf"|coming {_DAY})\b"
 )
-_WEEKS = lazy(
+_WEEKS = pattern(
     rf"\b(?:next (?:week|month|weekend|{_DAY})|in {_COUNT} weeks?|in a month|(?:later )?this month"
-    rf"|(?:at the )?end of (?:the|this) (?:week|month))\b",
-    re.IGNORECASE,
+    rf"|(?:at the )?end of (?:the|this) (?:week|month))\b"
 )
-_LONG = lazy(
+_LONG = pattern(
     rf"\b(?:{_MONTH}|(?:in|on|by|until|since|early|late|mid|of|next|this) May|May \d{{1,2}}|\d{{1,2}}(?:st|nd|rd"
     rf"|th)?(?: of)? May|(?:in|by|until|before) (?:early |late )?20\d\d|(?:next|this|in the|over the) (?:year|spring"
     rf"|summer|fall|autumn|winter|quarter)|\d{{4}}-\d\d-\d\d|\d{{1,2}}[./]\d{{1,2}}(?:[./]\d{{2,4}})?"
     rf"|in {_COUNT} months?|(?:for|at|over|before|after) (?:christmas|easter|thanksgiving|new year|the holidays)"
-    rf"|the \d{{1,2}}(?:st|nd|rd|th))\b",
-    re.IGNORECASE,
+    rf"|the \d{{1,2}}(?:st|nd|rd|th))\b"
 )
 
 
 def kind_of_plan(text: str) -> str | None:
-    """The kind whose lifetime suits a plan: `temporary` for days, `context` for weeks, `fact` for later; or no plan."""
+    """Return the kind whose lifetime suits a plan: `temporary` for days, `context` for weeks, `fact` for later; else None."""
     if _LONG.search(text):
         return "fact"
     if _WEEKS.search(text):
@@ -72,27 +72,16 @@ _OFTEN = (
 
 
 def _eats(found: re.Match[str]) -> Finding | None:
-    return Finding(
-        "diet",
-        slot="diet" if re.match(r"(?:any )?(?:meat|fish and meat|animal products)\b", found["v"], re.I) else None,
-        value=head(found["v"]),
-    )
+    whole_diet = re.match(r"(?:any )?(?:meat|fish and meat|animal products)\b", found["v"], re.I)
+    return Finding("diet", slot="diet" if whole_diet else None, value=head(found["v"]))
 
 
 def _prefers(found: re.Match[str]) -> Finding | None:
     wanted = found["v"]
     if is_passing(wanted) or re.match(r"not\b", wanted):
         return None
-    narrow = (
-        answer_slot(wanted)
-        if re.search(r"\b(?:answers?|replies|responses?|explanations?|summaries)\b", wanted, re.I)
-        else None
-    )
-    slot = narrow or (
-        None
-        if re.match(r"(?:to|not|when|if|my|using)\b", wanted) and choice_slot(wanted) is None
-        else choice_slot(wanted)
-    )
+    of_answers = re.search(r"\b(?:answers?|replies|responses?|explanations?|summaries)\b", wanted, re.I)
+    slot = (answer_slot(wanted) if of_answers else None) or choice_slot(wanted)
     return Finding("preference", "preference", f"preference/{slot}" if slot else None, head(wanted))
 
 
@@ -112,11 +101,9 @@ def _themed(found: re.Match[str]) -> Finding | None:
 
 
 def _habit(found: re.Match[str]) -> Finding | None:
-    return (
-        None
-        if is_passing(found["v"]) or re.search(r"\b(?:it|errors?|time I)\b", found["v"])
-        else Finding("habit", value=head(found["v"]))
-    )
+    if is_passing(found["v"]) or re.search(r"\b(?:it|errors?|time I)\b", found["v"]):
+        return None
+    return Finding("habit", value=head(found["v"]))
 
 
 def _plan(found: re.Match[str]) -> Finding | None:
@@ -128,6 +115,7 @@ def _plan(found: re.Match[str]) -> Finding | None:
 
 
 def event(found: re.Match[str]) -> Finding | None:
+    """Return the plan `v`, if `when` says when it takes place."""
     kind = kind_of_plan(found["when"])
     return Finding("plan", kind, value=found["v"]) if kind and not is_passing(found["v"]) else None
 

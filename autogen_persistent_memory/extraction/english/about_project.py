@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from ...core.lazy_regex import lazy
 from ...core.records import Ending
 from .claims import is_unreal
 from .phrases import (
@@ -18,7 +17,7 @@ from .phrases import (
     qualifier,
     value_in,
 )
-from .vocabulary import PROJECT_PARTS, PROJECT_SUBJECTS, any_of, words
+from .vocabulary import PROJECT_PARTS, PROJECT_SUBJECTS, any_of, pattern, words
 
 _I = re.IGNORECASE
 _PARTS = words(PROJECT_PARTS)
@@ -29,99 +28,88 @@ _ADVERBS = (
     r"|originally|together|today|yesterday|am|are|is|\w+ly) )*"
 )
 
-_DECIDED = lazy(
+_DECIDED = pattern(
     rf"(?:(?:after|following|in the end|last|on|this|yesterday|today|as a team|in the)\b[^,]{{0,60}}?,? )?(?P<who>I"
     rf"|my \w+ and I|{TEAM_SUBJECT}) {_ADVERBS}"
     r"(?P<what>(?:decided|chose|agreed|settled (?=on|for|upon)|opted|voted|committed|resolved)\b|ended up (?:choosing"
     r"|with|going with|using|picking)\b|picked (?=[A-Z\w])|went (?:with|for)\b|(?:are |is |am )?going with\b"
-    r"|made the decision\b|have chosen\b|chosen\b)(?P<rest>.*)",
-    _I,
+    r"|made the decision\b|have chosen\b|chosen\b)(?P<rest>.*)"
 )
-_DECISION_LABEL = lazy(r"(?:decision|final decision|decided)\s*:\s*(?P<rest>.+)", _I)
-_WAS_DECIDED = lazy(
+_DECISION_LABEL = pattern(r"(?:decision|final decision|decided)\s*:\s*(?P<rest>.+)")
+_WAS_DECIDED = pattern(
     r"(?:it was (?:decided|agreed)|the decision (?:is|was)|the (?:team's |final )?decision is) (?P<rest>(?:that"
-    r"|to)\b.+)",
-    _I,
+    r"|to)\b.+)"
 )
-_BECAUSE = lazy(r"\b(?:because|since|so that|due to)\b", _I)
-_AT_WORK = lazy(
+_BECAUSE = pattern(r"\b(?:because|since|so that|due to)\b")
+_AT_WORK = pattern(
     r"\b(?:team|company|ship\w*|releas\w*|beta|deploy\w*|sprints?|apps?|code\w*|apis?|features?|customers?|clients?"
     r"|support\w*|servers?|tests?|testing|projects?|products?|micro-?services|schemas?|data|users|launch\w*|roadmap"
     r"|backlog|refactor\w*|rewrit\w*|migrat\w*|library|libraries|framework|version|models?|pipeline|docs|review\w*"
-    r"|standup|meetings?|on-call)\b",
-    _I,
+    r"|standup|meetings?|on-call)\b"
 )
-_UNDECIDED = lazy(
+_UNDECIDED = pattern(
     r"(?:\s*(?:yet|whether|between|if|what|which|how|later)\b|\s+on (?:what|which|how|whether)\b|\s*$|\s+(?:with"
-    r"|that) (?:you|him|her|them|me)\b|\s+(?:it|this|that|so)\W*$)",
-    _I,
+    r"|that) (?:you|him|her|them|me)\b|\s+(?:it|this|that|so)\W*$)"
 )
-_LEAVING = lazy(
-    r"\s*to (?:drop|remove|abandon|leave|stop|retire|ditch|get rid of|cancel|kill|deprecate|move away from)\b", _I
+_LEAVING = pattern(
+    r"\s*to (?:drop|remove|abandon|leave|stop|retire|ditch|get rid of|cancel|kill|deprecate|move away from)\b"
 )
 
-_SWITCHED = lazy(
+_SWITCHED = pattern(
     rf"(?P<who>I|{TEAM_SUBJECT}) {_ADVERBS}"
     r"(?:(?:switched|switching|moved|moving|migrated|migrating|changed|converted|transitioned|upgraded|ported"
     r"|went back|gone back|shifted|rewrote|rewritten)\b(?P<what>[^,]*?)(?: (?:away )?from (?P<old>[^,]+?))?(?: "
     r"over)? (?:to|into|in) (?P<new>.+)|(?:replaced|swapped|swapping|replacing|exchanged) (?P<old2>[^,]+?) (?:with"
-    r"|for|by) (?P<new2>.+))",
-    _I,
+    r"|for|by) (?P<new2>.+))"
 )
-_USES = lazy(
+_USES = pattern(
     rf"(?P<who>I|{TEAM_SUBJECT}) {_ADVERBS}"
     r"(?P<verb>uses?|using|on|do(?= (?-i:[A-Z]))|writes?|lives? on|runs? (?:on|with)|running (?:on|with)?"
     r"|deploys? (?:to|on|with)|deploying (?:to|on)|(?:is |are )?(?:written|built|developed|implemented|coded|deployed"
     r"|hosted|based) (?:in|with|on|to|using)|builds? (?:with|on)|codes? (?:in|with)|writes? (?:everything "
     r"|most things |code )?in|develops? (?:in|on|with)|programs? in|hosts? (?:\w+ )?on|works? (?:in|with)|relies on"
     r"|rely on|stores? (?:\w+ ){0,2}in|sticks? with|standardi[sz]ed? on|follows?|tracks? (?:\w+ ){1,2}in"
-    r"|manages? (?:\w+ ){1,2}(?:with|in)) (?P<v>.+)",
-    _I,
+    r"|manages? (?:\w+ ){1,2}(?:with|in)) (?P<v>.+)"
 )
-_OUR = lazy(
+_OUR = pattern(
     r"(?:our|the project's|the team's|(?:my|the) (?=(?:project|app|product|startup) is called)) ?(?P<noun>[\w'-]+(?: "
-    r"[\w'-]+){0,2}?) (?P<verb>is|are) (?:now |currently |still )*(?:called |named )?(?P<v>.+)",
-    _I,
+    r"[\w'-]+){0,2}?) (?P<verb>is|are) (?:now |currently |still )*(?:called |named )?(?P<v>.+)"
 )
 
-_FAILED = lazy(
+_FAILED = pattern(
     r"(?:(?P<who>I|we|our \w+|my \w+) (?:have |also |first |originally |once |initially |already )*(?:tried|attempted"
     r"|experimented with)\b ?(?P<tried>[^,]{2,160}?),? (?P<joined>but|and|however|yet) (?P<result>.+)"
     r"|(?P<thing>[^,]{2,160}?) (?:did not|does not|do not|never|will not) (?:work|scale|help|hold up|pan out"
     r"|perform)(?:ed)?\b(?P<why>.*)|(?P<thing2>[^,]{2,160}?) (?:failed|fails|broke down|backfired"
     r"|fell over) (?P<why2>(?:because|due to|since|when|under|on|for|in)\b.+)|(?P<thing3>[^,]{2,160}?) (?:was|were"
-    r"|turned out to be|is) (?:a (?:mistake|bad idea|dead end|disaster|failure|waste of time)|not worth it)\b.*)",
-    _I,
+    r"|turned out to be|is) (?:a (?:mistake|bad idea|dead end|disaster|failure|waste of time)|not worth it)\b.*)"
 )
-_LESSON_LABEL = lazy(
+_LESSON_LABEL = pattern(
     r"(?:lessons?(?: learned| learnt)?|takeaway|note to self)\s*[:\-–]\s*(?P<rest>.+)|(?:we|I) (?:have )?(?:learned"
-    r"|learnt) (?:the hard way )(?:that )?(?P<hard>.+)",
-    _I,
+    r"|learnt) (?:the hard way )(?:that )?(?P<hard>.+)"
 )
-_AVOID = lazy(
-    r"(?:please )?(?:avoid|do not (?:ever )?use|never use|stay away from) (?P<v>.+?) (?:because|since|as it) .+", _I
+_AVOID = pattern(
+    r"(?:please )?(?:avoid|do not (?:ever )?use|never use|stay away from) (?P<v>.+?) (?:because|since|as it) .+"
 )
-_REASONED = lazy(r"\b(?:because|since|due to|as (?:it|they|the)|over|under|with|on|when|for|in|well|at)\b", _I)
-_DEBUGGING = lazy(
+_REASONED = pattern(r"\b(?:because|since|due to|as (?:it|they|the)|over|under|with|on|when|for|in|well|at)\b")
+_DEBUGGING = pattern(
     r"\b(?:same error|an error|the error|this error|error message|still|the script|the code|the test|the tests"
-    r"|the command|your|nothing|no luck|get(?:ting)?|gives)\b",
-    _I,
+    r"|the command|your|nothing|no luck|get(?:ting)?|gives)\b"
 )
-_NO_SUBJECT = lazy(
-    r"(?:I|we|he|she|they|there|my|the|our) ?(?:code|script|test|link|button|page|file|function|command)?\b$", _I
+_NO_SUBJECT = pattern(
+    r"(?:I|we|he|she|they|there|my|the|our) ?(?:code|script|test|link|button|page|file|function|command)?\b$"
 )
-_OF_THE_MOMENT = lazy(
-    r"(?:my|the) (?:code|script|tests?|link|button|page|file|function|command|build|app|program)\b", _I
+_OF_THE_MOMENT = pattern(
+    r"(?:my|the) (?:code|script|tests?|link|button|page|file|function|command|build|app|program)\b"
 )
-_WENT_WELL = lazy(
-    r"\b(?:loved?|liked|works? (?:great|fine|well)|worked|great|perfect|amazing|good|better|faster|happy|awesome)\b", _I
+_WENT_WELL = pattern(
+    r"\b(?:loved?|liked|works? (?:great|fine|well)|worked|great|perfect|amazing|good|better|faster|happy|awesome)\b"
 )
 
 
-_BADLY = lazy(
+_BADLY = pattern(
     r"\b(?:fail\w*|slow\w*|crash\w*|nightmare|not|too|broke\w*|worse|errors?|bad\w*|mess|terrible|never|awful"
-    r"|disaster|leak\w*|timed out|hate\w*|regret\w*|unstable)\b",
-    _I,
+    r"|disaster|leak\w*|timed out|hate\w*|regret\w*|unstable)\b"
 )
 
 

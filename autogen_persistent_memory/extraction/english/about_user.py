@@ -1,11 +1,14 @@
-"""Rules for who people are, where they live and what they work. Pure functions."""
+"""Rules for who the user is, where the user lives and works, and for "my … is …". Pure functions.
+
+A rule is a pattern that matches a predicate from its start ("live in …", without its "I"), and a function that makes a
+`Finding` of the match, or refuses it. The first rule that yields a finding wins.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from ...core.lazy_regex import lazy
 from .about_life import LIFE, event
 from .phrases import (
     PLACE_WORD,
@@ -21,10 +24,10 @@ from .phrases import (
     name_in,
     value_in,
 )
-from .vocabulary import ANSWERS, EVENTS, FAITHS, JOBS, NATIONALITIES, any_of, inverted, words
+from .vocabulary import ANSWERS, EVENTS, FAITHS, JOBS, NATIONALITIES, any_of, inverted, pattern, words
 
 _LANGUAGES = frozenset(word for word, slot in inverted(ANSWERS).items() if slot == "answer-language")
-_LOW = r"(?:because|since|and|but|with|as|to|for|so|where|now|again|last|this|after|in|on|at)\b"
+_AFTER_PLACE = r"(?:because|since|and|but|with|as|to|for|so|where|now|again|last|this|after|in|on|at)\b"
 
 
 def _is_place(phrase: str) -> bool:
@@ -43,7 +46,7 @@ def _home(found: re.Match[str]) -> Finding | None:
         return Finding("home", slot="address", value=place)
     if not _is_place(place) or is_passing(place):
         return None
-    return Finding("home", slot="home", value=head(re.split(rf"\s+{_LOW}", place)[0]))
+    return Finding("home", slot="home", value=head(re.split(rf"\s+{_AFTER_PLACE}", place)[0]))
 
 
 def _moved(found: re.Match[str]) -> Finding | None:
@@ -52,11 +55,8 @@ def _moved(found: re.Match[str]) -> Finding | None:
 
 
 def _origin(found: re.Match[str]) -> Finding | None:
-    return (
-        Finding("origin", slot="origin", value=head(found["v"]))
-        if is_proper(found["v"]) or PLACE_WORD.search(found["v"])
-        else None
-    )
+    is_place = is_proper(found["v"]) or PLACE_WORD.search(found["v"])
+    return Finding("origin", slot="origin", value=head(found["v"])) if is_place else None
 
 
 def _name(found: re.Match[str]) -> Finding | None:
@@ -78,7 +78,7 @@ def _speaks(found: re.Match[str]) -> Finding | None:
     return Finding("languages", value=" ".join(spoken)) if spoken else None
 
 
-def employer(found: re.Match[str]) -> Finding | None:
+def _employer(found: re.Match[str]) -> Finding | None:
     place = re.split(r"\s+(?:as|because|since|and|but|in|on|from|last|next|this|where)\b", head(found["v"]))[0]
     lower = re.fullmatch(r"[a-z]{4,}(?: [a-z]+)?", place) and not re.match(
         r"(?:night|home|work|least|times|hours|scale|midnight|free|fun|money|weekends|data|people|kids|children"
@@ -95,12 +95,8 @@ def employer(found: re.Match[str]) -> Finding | None:
 
 
 def _joined(found: re.Match[str]) -> Finding | None:
-    return (
-        employer(found)
-        if re.match(r"(?:the )?[A-Z]", found["v"])
-        and not re.match(r"the [A-Z][\w-]* (?:team|call|meeting)", found["v"])
-        else None
-    )
+    is_name = re.match(r"(?:the )?[A-Z]", found["v"])
+    return _employer(found) if is_name and not re.match(r"the [A-Z][\w-]* (?:team|call|meeting)", found["v"]) else None
 
 
 def _job(found: re.Match[str]) -> Finding | None:
@@ -196,16 +192,16 @@ IDENTITY = compiled(
     (
         r"(?:work|am working|have been working|am employed|have worked) (?:full[- ]time |part[- ]time "
         r"|remotely )?(?:at|for|with|by) (?P<v>.+)",
-        employer,
+        _employer,
     ),
     (r"(?:joined|have joined) (?P<v>.+)", _joined),
     (
         r"(?:started|have started|got|have got|landed|found|accepted|took|have accepted|begin|start|began) (?:a |an "
         r"|my )?(?:new |great |full-time )*(?:job|role|position|gig|work|working|offer|internship)(?: as [\w ]+?)? "
         r"(?:at|with|for|from) (?P<v>.+)",
-        employer,
+        _employer,
     ),
-    (r"(?:was|got|have been) hired (?:by|at) (?P<v>.+)", employer),
+    (r"(?:was|got|have been) hired (?:by|at) (?P<v>.+)", _employer),
     (
         r"(?:am (?:on|in|part of|a member of)|work (?:on|in)|joined|moved to|switched to) (?P<v>(?:the "
         r"|our )(?:[\w-]+ ){1,4}(?:team|squad|department|group|division))\b.*",
@@ -240,33 +236,34 @@ IDENTITY = compiled(
 )
 
 
-_MY = lazy(
+_MY = pattern(
     r"(?P<noun>(?:all-time |absolute |current |new |personal |preferred )?[\w'/-]+(?: [\w'/-]+){0,3}?)(?: of "
     r"choice)? (?P<verb>is|are|was) (?:now |currently |actually |still |probably )*(?:called |named |at "
-    r"|in (?=[A-Z]))?(?P<v>[^?]+)",
-    re.IGNORECASE,
+    r"|in (?=[A-Z]))?(?P<v>[^?]+)"
 )
-_FAVOURITE = lazy(r"(?:all-time |absolute |current |new )*(?:favou?rite|fave?) (?P<thing>.+)", re.IGNORECASE)
-_IS_FAVOURITE = lazy(
+_FAVOURITE = pattern(r"(?:all-time |absolute |current |new )*(?:favou?rite|fave?) (?P<thing>.+)")
+_IS_FAVOURITE = pattern(
     r"(?P<v>[\w][\w\s'+#.&-]{0,60}?) (?:is|are) my (?:all-time |absolute |new )?(?:favou?rite"
-    r"|fave?) (?P<thing>[\w\s-]+)$",
-    re.IGNORECASE,
+    r"|fave?) (?P<thing>[\w\s-]+)$"
 )
-_SCHEDULED = lazy(
+_SCHEDULED = pattern(
     r"(?P<v>[\w'-]+(?: [\w'-]+){0,5}?) (?:is|are|starts?|begins?|leaves?|departs?|takes place|ends?|will be|is due"
     r"|is scheduled for|happens) (?P<when>(?:on|at|in|next|this|due|scheduled|tomorrow|today|tonight|the|\d|from)\b.*"
-    r"|[A-Z]\w+ \d.*)",
-    re.IGNORECASE,
+    r"|[A-Z]\w+ \d.*)"
+)
+_EVENT = pattern(
+    rf"\b(?:{any_of(EVENTS)}|lease|contract|visa|rent|shift|semester|school|internship|parental leave|leave|due date"
+    rf"|passport|exams)\b"
 )
 _VAGUE = words("part, thing, bit, one, way, aspect, option, answer, example")
 
 
 def from_predicate(predicate: str) -> Iterator[Finding]:
-    """What a predicate in the first person tells: by the first rule that fits, and an employer beside a job."""
+    """Yield what a predicate in the first person tells: by the first rule that fits, and an employer beside a job."""
     if re.match(r"(?:am|was) not (?!a (?:big |huge )?fan|into\b)", predicate):
         return
-    for pattern, build in (*IDENTITY, *LIFE):
-        found = pattern.match(predicate)
+    for matcher, build in (*IDENTITY, *LIFE):
+        found = matcher.match(predicate)
         finding = build(found) if found else None
         if finding is not None:
             yield finding
@@ -277,7 +274,7 @@ def from_predicate(predicate: str) -> Iterator[Finding]:
 def _beside(predicate: str, finding: Finding) -> Iterator[Finding]:
     if finding.slot == "job":
         place = re.search(r"\s(?:at|for) (?P<v>(?:the |a |an )?[A-Z\w].*)", predicate)
-        found = employer(place) if place else None
+        found = _employer(place) if place else None
         if found is not None and not re.search(r"\bfor (?:the|my|our|\d)", predicate):
             yield Finding("work", slot="employer", value=found.value, told=f"I work at {found.value}")
     elif finding.slot == "employer":
@@ -288,16 +285,11 @@ def _beside(predicate: str, finding: Finding) -> Iterator[Finding]:
 
 
 def from_attribute(attribute: str) -> Finding | None:
-    """What "my …" tells, without its "my": "name is Sarah", "favourite colour is blue"."""
+    """Return what "my …" tells, given without its "my": "name is Sarah", "favourite colour is blue"."""
     scheduled = _SCHEDULED.match(attribute)
     if scheduled and not attribute_slot(scheduled["v"]):
         planned = event(scheduled)
-        if planned is not None and re.search(
-            rf"\b(?:{any_of(EVENTS)}|lease|contract|visa|rent|shift|semester|school|internship|parental leave|leave"
-            rf"|due date|passport|exams)\b",
-            scheduled["v"],
-            re.I,
-        ):
+        if planned is not None and _EVENT.search(scheduled["v"]):
             return planned
     found = _MY.match(attribute)
     if found is None or is_passing(found["v"]):
@@ -312,7 +304,7 @@ def from_attribute(attribute: str) -> Finding | None:
 
 
 def from_favourite(clause: str) -> Finding | None:
-    """What "blue is my favourite colour" tells."""
+    """Return what "blue is my favourite colour" tells."""
     found = _IS_FAVOURITE.match(clause)
     if found is None or is_passing(found["v"]) or found["thing"].split()[0].lower() in _VAGUE:
         return None

@@ -5,53 +5,48 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ...core.lazy_regex import lazy
 from ...text.sentences import sentences
 from .person import is_adverb, spelled_out
+from .vocabulary import pattern
 
 _I = re.IGNORECASE
 
-_PLAY = lazy(
+_PLAY = pattern(
     r"\b(?:pretend|role[ -]?play|act as|acting as|as if (?:i|my|we)|as though (?:i|my|we)|imagine|let us (?:say|assume"
     r"|suppose|pretend|play|imagine)|for (?:this|the) (?:exercise|scenario|game|sake)|in (?:my|the|this|our"
     r"|a) (?:story|novel|game|book|scenario|play|movie|film|script|dream|campaign|simulation|song|scene|sketch"
     r"|fiction)|you are (?:a|an|the|my|now)\b(?! (?:great|good|star|lifesaver|genius|best|hero|legend))"
-    r"|play the (?:role|part)|your name is|in character|dungeon master|fictional|hypothetical(?:ly)?)\b",
-    _I,
+    r"|play the (?:role|part)|your name is|in character|dungeon master|fictional|hypothetical(?:ly)?)\b"
 )
 """What turns the rest of a message into make-believe."""
 
-_OPENS_QUESTION = lazy(
+_OPENS_QUESTION = pattern(
     r"(?:and |but |so |then |or )?(?:what|which|who|whom|whose|where|why|how|when (?:is|are|do|does|did|will|should"
     r"|can|was)|do(?! not\b(?! (?:i|you|we)\b))|does|did|am|is|are|was|were|can|could|should|would|will|shall"
-    r"|have (?:i|you|we)|has|may i|any|isn't|aren't|don't you|is not|are not|do not (?:i|you|we))\b",
-    _I,
+    r"|have (?:i|you|we)|has|may i|any|isn't|aren't|don't you|is not|are not|do not (?:i|you|we))\b"
 )
-_TAG_QUESTION = lazy(
+_TAG_QUESTION = pattern(
     r"(?:^|[\s,])(?:right|correct|no|yes|huh|eh|okay|ok|(?:do|is|are|am|have|did|was|does|has|will|would|can)(?:n't"
-    r"| not)? (?:i|we|it|you|he|she|they)(?: not)?)\s*\?+$",
-    _I,
+    r"| not)? (?:i|we|it|you|he|she|they)(?: not)?)\s*\?+$"
 )
-_UNREAL_SENTENCE = lazy(
+_UNREAL_SENTENCE = pattern(
     r"(?:even )?(?:if|unless|imagine|suppose|supposing|assume|assuming|maybe|perhaps|say (?:i|we|my)|what if|in theory"
     r"|once i|until i|as soon as|ideally|hopefully|it is not true|it is not that|not that)\b|(?:he|she|they|it|people"
     r"|someone|somebody|everyone|everybody|nobody|you|folks|[A-Z][a-z]+|(?:my|our|the|his|her|their"
     r"|a) [\w-]+) (?:\w+ )?(?:says?|said|told|tells|thinks?|thought|claims?|claimed|wrote|asked|asks|believes?"
     r"|insists?|heard|suggested|suggests|wants|wanted|reckons)\b|according to\b|rumou?r\b|i (?:once )?(?:read|heard"
-    r"|dreamt|dreamed|dreamt) that\b",
-    _I,
+    r"|dreamt|dreamed|dreamt) that\b"
 )
-_UNREAL_CLAUSE = lazy(
+_UNREAL_CLAUSE = pattern(
     r"\b(?:maybe|perhaps|might|could|probably|possibly|someday|some day|one day|hypothetically|supposedly|apparently"
     r"|wish|hope|hoping|imagine|suppose|(?:thinking|dreaming) (?:about|of)|considering|(?:not|never) (?:said|say|sure"
     r"|think|believe|claimed|told)|not want|want to|wants to|wanted to|used to(?! \w+ing)|would(?! (?:rather|prefer"
     r"|like (?:\w+ ){0,3}(?:answers|replies|responses|explanations|summaries)))|should|shall|must|doubt|i think"
     r"|we think|i guess|i believe|i feel like|i assume|i said|i told|i meant|seems?|looks like|feels like|as if"
     r"|like to think|pretending|whether|kidding|joking|tempted|afraid|need (?:a|an|to|help|you|some)|almost|nearly"
-    r"|plan(?:ning)? to (?:maybe|possibly)|trying to|if (?!possible|you can|necessary|needed|that is ok))\b",
-    _I,
+    r"|plan(?:ning)? to (?:maybe|possibly)|trying to|if (?!possible|you can|necessary|needed|that is ok))\b"
 )
-_LEAD = lazy(
+_LEAD = pattern(
     r"(?:(?:hi|hey|hello|hiya)(?: (?:there|all|everyone|again|team))?|good (?:morning|evening|afternoon)"
     r"|thanks(?! to\b)(?: a lot| for \w+ ?\w*)?|thank you|ok|okay|well|yes|yeah|yep|yup|no|nope|sure|right|oh|ah|hmm"
     r"|great|perfect|cool|nice|sorry|also|btw|by the way|actually|anyway|fyi|ps|p\.s\.|for your information"
@@ -64,43 +59,36 @@ _LEAD = lazy(
     r"|add)(?: that)?|you should know(?: that)?|know that|(?:one|another|last|quick) (?:more )?(?:thing|note|update)"
     r"|it (?:turns|turned) out(?: that)?|turns out(?: that)?|the (?:thing|hint|point|fact|problem|truth) is(?: that)?"
     r"|(?:some )?(?:things|facts|info) about me|about me|good news|bad news|big news|guess what|i mean"
-    r"|however)(?:[,:!.\s–—-]+|$)",
-    _I,
+    r"|however)(?:[,:!.\s–—-]+|$)"
 )
-_EXPLICIT = lazy(
+_EXPLICIT = pattern(
     r"(?:please |also |and |so )*(?:(?:can|could) you (?:please )?)?(?:(?:always )?remember|do not forget|never forget"
     r"|keep in mind|bear in mind|memori[sz]e|make a (?:mental )?note|take note|note down|save)(?: (?:that|this:"
-    r"|the following:) ?:?| ?:|(?= (?:i|my|we|our)\b)) *(?=\S)",
-    _I,
+    r"|the following:) ?:?| ?:|(?= (?:i|my|we|our)\b)) *(?=\S)"
 )
-_TRAILING = lazy(
+_TRAILING = pattern(
     r"(?:,?\s+(?:by the way|btw|please|thanks|thank you|you know|hands down|fyi|nice to meet you|just so you know"
-    r"|if possible|lol|haha|tbh|to be honest|to be fair|:\)|;\))[.!]*)+$",
-    _I,
+    r"|if possible|lol|haha|tbh|to be honest|to be fair|:\)|;\))[.!]*)+$"
 )
-_ASIDE = lazy(
+_ASIDE = pattern(
     r"(?:,| -+| –| —)\s+(?:it|they|so|which|he|she|things|this|that is|'cause|mostly because|plus|lol|everybody"
-    r"|everyone)\b.*$",
-    _I,
+    r"|everyone)\b.*$"
 )
 _SUBJECT = r"(?:I|we|my|our)\b(?!\s+and\b)"
-_BOUNDARY = lazy(
+_BOUNDARY = pattern(
     rf"(?:\s*[,;]\s*|\s+[-–—]+\s+|\s+(?=and\b|but\b|so\b|while\b|although\b|though\b))(?:and|but|so|plus|also|while"
-    rf"|although|though|whereas|as|because)?\s*,?\s*(?:also\s+|then\s+|now\s+)?(?={_SUBJECT})",
-    _I,
+    rf"|although|though|whereas|as|because)?\s*,?\s*(?:also\s+|then\s+|now\s+)?(?={_SUBJECT})"
 )
-_ELIDED = lazy(
+_ELIDED = pattern(
     r"\s*,?\s+(?:and|but)\s+(?:(?:also|now|currently|mostly|still|just)\s+)*(?=(?:live|work|love|like|hate|prefer|use"
     r"|have|own|speak|play|drive|study|am|enjoy|drink|moved|started|joined|switched|went with|chose|picked|adopted"
-    r"|have been|do not|deploy|cannot)\b)",
-    _I,
+    r"|have been|do not|deploy|cannot)\b)"
 )
-_REASON = lazy(r"\b(?:because|since|so that|in order|if|when|who|which|where|that)\b", _I)
-_OPENING = lazy(
+_REASON = pattern(r"\b(?:because|since|so that|in order|if|when|who|which|where|that)\b")
+_OPENING = pattern(
     r"((?:last|next|this|since|in|on|at|for|when|whenever|as of|these|those|after|before|two|three|a|right|over|until"
     r"|every|over|right|lately|recently|currently|nowadays|today|yesterday|tomorrow|now|since|as|instead of"
-    r"|because of|due to|thanks to)\b[^,.;]{0,60}?,?\s+)(?=(?:I|we|my|our)\b)",
-    _I,
+    r"|because of|due to|thanks to)\b[^,.;]{0,60}?,?\s+)(?=(?:I|we|my|our)\b)"
 )
 
 

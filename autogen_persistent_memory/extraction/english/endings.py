@@ -11,7 +11,7 @@ from .about_user import from_predicate
 from .claims import without_adverbs
 from .person import first_form, plain_form
 from .phrases import Finding, choice_key, head, is_passing
-from .vocabulary import KIN, words
+from .vocabulary import KIN, pattern, words
 
 _I = re.IGNORECASE
 _GENERIC = words(
@@ -33,39 +33,33 @@ _LEFT_OFF = words(
     """
 )
 
-_NO_LONGER = lazy(
+_NO_LONGER = pattern(
     r"(?P<who>I|we) (?:(?:am|are) no longer (?P<am>.+)|no longer (?P<do>.+)|(?:do not|cannot) (?P<neg>.+?) (?:any "
-    r"?more|any longer|these days)(?P<t1>\b.*)|(?:am|are) not (?P<negam>.+?) (?:any ?more|any longer)(?P<t2>\b.*))",
-    _I,
+    r"?more|any longer|these days)(?P<t1>\b.*)|(?:am|are) not (?P<negam>.+?) (?:any ?more|any longer)(?P<t2>\b.*))"
 )
-_STOPPED = lazy(
+_STOPPED = pattern(
     r"(?P<who>I|we) (?:have |just |finally |recently |also |already )*(?:stopped|quit|gave up|given up|am done"
     r"|are done) (?P<v>\w+ing\b.*|(?:coffee|alcohol|sugar|caffeine|cigarettes|meat|dairy|gluten|carbs|nicotine|weed"
-    r"|drinking|social media|facebook|twitter|instagram|gluten|soda|chocolate)\b.*)",
-    _I,
+    r"|drinking|social media|facebook|twitter|instagram|gluten|soda|chocolate)\b.*)"
 )
-_LEFT_JOB = lazy(
+_LEFT_JOB = pattern(
     r"(?:I) (?:have |just |finally |recently |am |was |got )*(?:(?:quit|left|lost|resigned from) (?:my |the )?(?:job"
     r"|position|role)(?: (?:at|with) (?P<v>(?-i:[A-Z])[^,.]*?))?|(?:quit|resigned|was fired|was laid off|fired"
     r"|laid off)(?: (?:from|by|at) (?P<v2>(?-i:[A-Z])[^,.]*?))?|(?:left|quitting|leaving) "
-    r"(?P<v3>(?-i:[A-Z])[\w&-]*))(?=$|[,.]| (?:yesterday|today|last|this|in|on|after|because|and|since|to)\b)",
-    _I,
+    r"(?P<v3>(?-i:[A-Z])[\w&-]*))(?=$|[,.]| (?:yesterday|today|last|this|in|on|after|because|and|since|to)\b)"
 )
-_DROPPED = lazy(
+_DROPPED = pattern(
     r"(?P<who>I|we|our team|my team|the team) (?:have |has |just |finally |recently |also |already "
     r"|decided to )*(?P<verb>cancell?ed|cancell?|called off|dropped|drop|ditched|abandoned|got rid of|gave up|sold"
-    r"|returned|uninstalled|removed|deleted|retired|canned|gave away|broke up with|unsubscribed from) (?P<v>.+)",
-    _I,
+    r"|returned|uninstalled|removed|deleted|retired|canned|gave away|broke up with|unsubscribed from) (?P<v>.+)"
 )
-_IS_CANCELLED = lazy(
+_IS_CANCELLED = pattern(
     r"(?P<v>(?:the|my|our) [^,]{2,80}?) (?:has been|have been|was|were|is|are|got) (?:just |now )?(?:cancell?ed"
-    r"|called off|scrapped|dropped|discontinued|abandoned)\b.*",
-    _I,
+    r"|called off|scrapped|dropped|discontinued|abandoned)\b.*"
 )
-_DIED = lazy(
+_DIED = pattern(
     rf"(?:my|our) (?:(?:old|beloved|dear|poor|late) )*(?P<kin>{KIN})(?:,? (?P<name>(?-i:[A-Z])[\w-]+))?,? (?:has "
-    rf"|just |sadly |recently )*(?:died|passed away|passed|was put (?:down|to sleep)|ran away)\b.*",
-    _I,
+    rf"|just |sadly |recently )*(?:died|passed away|passed|was put (?:down|to sleep)|ran away)\b.*"
 )
 
 

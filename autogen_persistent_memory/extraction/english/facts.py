@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...core.lazy_regex import lazy
 from ...core.records import Fact
 from . import about_project as project
 from . import about_user as user
@@ -16,21 +15,20 @@ from .endings import ending
 from .instructions import instruction
 from .person import first_form, third_person
 from .phrases import Finding, is_passing, slug
-from .vocabulary import KIN, ONLY_RELATIONS, PETS, words
+from .vocabulary import KIN, ONLY_RELATIONS, PETS, pattern, words
 
 _I = re.IGNORECASE
 _LONGEST_FACT = 300
 _ONLY, _PETS = words(ONLY_RELATIONS), words(PETS)
-_RELATIVE = lazy(
+_RELATIVE = pattern(
     rf"(?:my|our) (?P<which>(?:(?:older|younger|elder|little|big|other|oldest|youngest|eldest|new|old|middle|first"
-    rf"|second|beloved|late|dear) )*)(?P<kin>{KIN})\b(?:,? (?P<name>(?-i:[A-Z])[\w-]+),?)?(?P<has>'s)? (?P<rest>.+)",
-    _I,
+    rf"|second|beloved|late|dear) )*)(?P<kin>{KIN})\b(?:,? (?P<name>(?-i:[A-Z])[\w-]+),?)?(?P<has>'s)? (?P<rest>.+)"
 )
 _OF_OTHERS = frozenset(
     ("name", "surname", "age", "birthday", "favourite", "job", "employer", "diet", "pronouns", "email", "phone", "home")
 )
-_PERSONAL = lazy(r"(?P<who>I|we)\s+(?P<rest>.+)", _I)
-_AS_A = lazy(r"as (?P<v>(?:a|an) [\w\s-]{3,50}?),\s+(?=(?:I|we|my|our|it|the|what|could|can|how)\b)", _I)
+_PERSONAL = pattern(r"(?P<who>I|we)\s+(?P<rest>.+)")
+_AS_A = pattern(r"as (?P<v>(?:a|an) [\w\s-]{3,50}?),\s+(?=(?:I|we|my|our|it|the|what|could|can|how)\b)")
 
 
 def extract_facts(text: str) -> list[Fact]:

@@ -4,56 +4,48 @@ from __future__ import annotations
 
 import re
 
-from ...core.lazy_regex import lazy
 from .phrases import Finding, answer_slot, category_of, choice_slot, is_passing, name_in
+from .vocabulary import pattern
 
 _I = re.IGNORECASE
 
-_LASTING = lazy(
+_LASTING = pattern(
     r"(?:from now on|from here on|going forward|in (?:the )?future|from today|as of now|for all future \w+|in general"
     r"|whenever you \w+[^,]{0,40})\b,?\s*(?:please |always |I want you to |I would like you to "
-    r"|you should )*(?P<do>.+)",
-    _I,
+    r"|you should )*(?P<do>.+)"
 )
-_TRAILING_LASTING = lazy(
+_TRAILING_LASTING = pattern(
     r"(?:please )?(?P<do>\w+\b.+?),? (?:from now on|going forward|in (?:the )?future|every time|in all (?:your"
-    r"|future) \w+)$",
-    _I,
+    r"|future) \w+)$"
 )
-_ALWAYS = lazy(
+_ALWAYS = pattern(
     r"(?:please |you (?:should |must )|I want you to |I would like you to |I need you to |make sure (?:to "
     r"|you ))*(?P<do>(?:always|never) (?!\w+ing\b|mind|again|ever|heard|been|knew|seen|thought|had|did|was|a\b|the\b"
     r"|said|say\b|happy|good|nice|worked|works|is\b|have\b|forget|look on|give up|stop\b|lose\b|quit\b|believe"
-    r"|too late)[a-z'-]+\b.*)",
-    _I,
+    r"|too late)[a-z'-]+\b.*)"
 )
-_PLEASE = lazy(
+_PLEASE = pattern(
     r"(?:please |kindly |can you please )*(?P<do>(?:do not |stop |avoid |only |just )?(?:use|using|answer|answering"
     r"|respond|responding|reply|replying|keep|write|writing|format|speak|talk|be|give me|give|explain|include"
-    r"|stick to|address me|apologi[sz]\w+)\b.+)",
-    _I,
+    r"|stick to|address me|apologi[sz]\w+)\b.+)"
 )
-_CALL_ME = lazy(
+_CALL_ME = pattern(
     r"(?:please |you can |you may |just |everyone |people |everybody |my friends |friends )*(?:do not call me \w+,? "
-    r")?(?:call|calls) me (?P<v>.+)",
-    _I,
+    r")?(?:call|calls) me (?P<v>.+)"
 )
-_NO_MORE = lazy(
+_NO_MORE = pattern(
     r"(?:please )?(?P<do>(?:do not|stop|avoid|no need to) (?:ever )?(?:use |using |include |including |add "
     r"|adding )?(?:emojis?|emoticons|jargon|apologi[sz]\w+|exclamation marks|em[ -]dashes|filler|disclaimers"
-    r"|buzzwords|hashtags|smileys|slang)\b.*)",
-    _I,
+    r"|buzzwords|hashtags|smileys|slang)\b.*)"
 )
-_ANSWERS = lazy(
+_ANSWERS = pattern(
     r"\b(?:your|all) (?:\w+ )?(?:answers|replies|responses|explanations|messages|code|output)\b|\bwhen you (?:answer"
-    r"|reply|write|explain)\b|\bin my (?:code|projects)\b",
-    _I,
+    r"|reply|write|explain)\b|\bin my (?:code|projects)\b"
 )
-_ONCE = lazy(
+_ONCE = pattern(
     r"\b(?:this|these|the following|above|below|here|it|the (?:file|second|first|third|last|other|same|function|code"
     r"|class|list|table|data|option|error|question|text))\b|\b(?:an?|one|the) (?:\w+ ){0,3}(?:answer|response|reply"
-    r"|summary|explanation|question|sentence|list|table|paragraph|word|email|message|poem|story)\b|:",
-    _I,
+    r"|summary|explanation|question|sentence|list|table|paragraph|word|email|message|poem|story)\b|:"
 )
 
 

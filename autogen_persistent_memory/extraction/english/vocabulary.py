@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ...core.lazy_regex import lazy
+
 CATEGORIES: dict[str, str] = {
     # what is chosen one at a time: a value here fills the slot named on the left
     "language": """Python, TypeScript, JavaScript, Java, Kotlin, Rust, Go, Golang, C++, C#, Ruby, PHP, Swift, Scala,
@@ -319,6 +321,11 @@ THINGS_BUILT = """
     extension, plugin, house, robot, synth, api, search engine, dashboard, crm, social network, operating system,
     programming language, simulator, engine
 """
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """Return a regular expression that ignores case and is compiled when it is first used."""
+    return lazy(text, re.IGNORECASE)
 
 
 def words(*tables: str) -> frozenset[str]:
