@@ -1,4 +1,4 @@
-"""Rules for what is said of the work: decisions, switches, tools in use, and what did not work. Pure functions."""
+"""Rules for work: decisions, switches, tools in use, and what failed. Pure functions."""
 
 from __future__ import annotations
 
@@ -219,12 +219,12 @@ def use(text: str) -> Finding | None:
 
 
 def at_work(text: str) -> bool:
-    """Whether a text is about work."""
+    """Return whether a text is about work."""
     return _AT_WORK.search(text) is not None
 
 
 def attribute(text: str) -> Finding | None:
-    """What "our … is" tells of the project."""
+    """Return what "our … is" tells about the project."""
     found = _OUR.match(text)
     if found is None or is_passing(found["v"]):
         return None

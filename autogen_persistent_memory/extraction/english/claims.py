@@ -1,4 +1,4 @@
-"""What a message claims in earnest: no questions, no hypotheses, no play, no hearsay. Pure functions."""
+"""The sentences of a message that state something, and their clauses: no questions, hypotheses, play or hearsay. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .vocabulary import pattern
 
 _I = re.IGNORECASE
 
-_PLAY = pattern(
+_MAKE_BELIEVE = pattern(
     r"\b(?:pretend|role[ -]?play|act as|acting as|as if (?:i|my|we)|as though (?:i|my|we)|imagine|let us (?:say|assume"
     r"|suppose|pretend|play|imagine)|for (?:this|the) (?:exercise|scenario|game|sake)|in (?:my|the|this|our"
     r"|a) (?:story|novel|game|book|scenario|play|movie|film|script|dream|campaign|simulation|song|scene|sketch"
     r"|fiction)|you are (?:a|an|the|my|now)\b(?! (?:great|good|star|lifesaver|genius|best|hero|legend))"
     r"|play the (?:role|part)|your name is|in character|dungeon master|fictional|hypothetical(?:ly)?)\b"
 )
-"""What turns the rest of a message into make-believe."""
+"""If a sentence matches, the rest of the message is make-believe."""
 
 _OPENS_QUESTION = pattern(
     r"(?:and |but |so |then |or )?(?:what|which|who|whom|whose|where|why|how|when (?:is|are|do|does|did|will|should"
@@ -46,7 +46,7 @@ _UNREAL_CLAUSE = pattern(
     r"|like to think|pretending|whether|kidding|joking|tempted|afraid|need (?:a|an|to|help|you|some)|almost|nearly"
     r"|plan(?:ning)? to (?:maybe|possibly)|trying to|if (?!possible|you can|necessary|needed|that is ok))\b"
 )
-_LEAD = pattern(
+_GREETING = pattern(
     r"(?:(?:hi|hey|hello|hiya)(?: (?:there|all|everyone|again|team))?|good (?:morning|evening|afternoon)"
     r"|thanks(?! to\b)(?: a lot| for \w+ ?\w*)?|thank you|ok|okay|well|yes|yeah|yep|yup|no|nope|sure|right|oh|ah|hmm"
     r"|great|perfect|cool|nice|sorry|also|btw|by the way|actually|anyway|fyi|ps|p\.s\.|for your information"
@@ -94,31 +94,32 @@ _OPENING = pattern(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One sentence, meant, with its contractions spelled out and without its pleasantries."""
+    """A sentence that states something, with contractions spelled out and without greetings."""
 
     text: str
     explicit: bool = False
-    """Whether it was said in order to be remembered."""
+    """Whether the user asked to remember it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One clause of a claim: an opening ("last month"), and what is said."""
+    """A clause of a claim: an opening ("last month"), and its text."""
 
     opening: str
     text: str
 
     @property
     def whole(self) -> str:
+        """The opening and the text."""
         return f"{self.opening}{self.text}"
 
 
 def claims(text: str) -> list[Claim]:
-    """The sentences of a message that claim something."""
+    """Return the sentences of a message that state something."""
     claimed: list[Claim] = []
     for sentence in sentences(text):
         said = spelled_out(sentence)
-        if _PLAY.search(said) or said.startswith(("Dear ", "To whom")):
+        if _MAKE_BELIEVE.search(said) or said.startswith(("Dear ", "To whom")):
             break
         claim = _claim(said)
         if claim is not None:
@@ -127,26 +128,26 @@ def claims(text: str) -> list[Claim]:
 
 
 def clauses(claim: Claim) -> list[Clause]:
-    """The clauses of a claim, cut where the speaker is the subject or its owner again; wishes and guesses left out."""
+    """Return the clauses of a claim, cut before each further "I", "we", "my" or "our", without wishes and guesses."""
     found: list[Clause] = []
     for part in _parts(claim.text):
-        part = _without_lead(part)
+        part = _without_greeting(part)
         opening = _OPENING.match(part)
-        clause = Clause(opening[1], part[opening.end() :]) if opening else Clause("", part)
-        clause = Clause(clause.opening, _ASIDE.sub("", clause.text))
+        start = opening.end() if opening else 0
+        clause = Clause(part[:start], _ASIDE.sub("", part[start:]))
         if clause.text and not is_unreal(clause.text):
             found.append(clause)
     return found
 
 
 def is_unreal(clause: str) -> bool:
-    """Whether a clause tells a wish, a guess or a possibility. Its reason may hold one."""
+    """Return whether a clause tells a wish, a guess or a possibility, other than in its reason."""
     reason = re.search(r"\b(?:because|since|so that|in order)\b", clause, _I)
     return _UNREAL_CLAUSE.search(clause[: reason.start()] if reason else clause) is not None
 
 
 def without_adverbs(predicate: str) -> str:
-    """A predicate from its verb on: "really love tea" as "love tea", "am now using" as "am using"."""
+    """Return a predicate without adverbs around its verb: "love tea" for "really love tea", "am using" for "am now using"."""
     words = predicate.split(" ")
     while len(words) > 1 and is_adverb(words[0]) and words[0].lower() != "never":
         del words[0]
@@ -163,12 +164,10 @@ def without_adverbs(predicate: str) -> str:
 
 
 def _claim(said: str) -> Claim | None:
-    said = _TRAILING.sub("", said)
-    said = _without_lead(said)
-    asked = said
+    asked = said = _without_greeting(_TRAILING.sub("", said))
     explicit = _EXPLICIT.match(said)
     if explicit:
-        said = _without_lead(said[explicit.end() :])
+        said = _without_greeting(said[explicit.end() :])
         if said.endswith("?") and re.match(r"(?:can|could)\b", asked, _I):
             said = said.rstrip("?")  # "can you remember that …?"
     if said.endswith("?"):
@@ -181,7 +180,7 @@ def _claim(said: str) -> Claim | None:
 
 
 def _before_question(said: str) -> str:
-    """What a sentence states before it asks: "I am vegan, what can I eat?" states something."""
+    """Return what a sentence states before it asks: "I am vegan" of "I am vegan, what can I eat?"."""
     if _TAG_QUESTION.search(said):
         return ""
     stated: list[str] = []
@@ -195,9 +194,9 @@ def _before_question(said: str) -> str:
     return ", ".join(stated)
 
 
-def _without_lead(said: str) -> str:
+def _without_greeting(said: str) -> str:
     for _ in range(4):
-        lead = _LEAD.match(said)
+        lead = _GREETING.match(said)
         if lead is None:
             break
         said = said[lead.end() :].lstrip()
@@ -205,7 +204,7 @@ def _without_lead(said: str) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """A claim, cut where a new clause about the speaker starts, but not within a reason."""
+    """Return a claim, cut where a new clause about the speaker starts, but not within a reason."""
     parts: list[str] = []
     start = 0
     for boundary in _BOUNDARY.finditer(text):
@@ -213,11 +212,11 @@ def _parts(text: str) -> list[str]:
             parts.append(text[start : boundary.start()])
             start = boundary.end()
     parts.append(text[start:])
-    return [piece for part in parts for piece in _spread(part)]
+    return [piece for part in parts for piece in _shared_subject(part)]
 
 
-def _spread(part: str) -> list[str]:
-    """A clause whose second verb lends its subject from the first: "I live here and work there"."""
+def _shared_subject(part: str) -> list[str]:
+    """Return a clause as two, if its second verb shares the subject of the first: "I live here and work there"."""
     subject = re.match(r"(?:I|we)\b", part, _I)
     elided = _ELIDED.search(part)
     if (

@@ -1,4 +1,4 @@
-"""Rules for what is over without anything in its place: "no longer", "stopped", "cancelled". Pure functions."""
+"""Rules for things that ended without a replacement: "no longer", "stopped", "cancelled". Pure functions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _DIED = pattern(
 
 
 def ending(text: str) -> Finding | None:
-    """What a clause says is over."""
+    """Return what a clause says is over."""
     found = _no_longer(text) or _left(text) or _gone(text)
     if found and found.ends and (found.ends.key or "").startswith("project/") and re.match(r"we\b", text, _I):
         return replace(found, together=True)

@@ -1,4 +1,4 @@
-"""Facts from what people say, by rule: no model, a fraction of a millisecond a sentence. A pure function."""
+"""From a message to its facts: try the rules on every claim and clause, in order. A pure function."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _AS_A = pattern(r"as (?P<v>(?:a|an) [\w\s-]{3,50}?),\s+(?=(?:I|we|my|our|it|the|
 
 
 def extract_facts(text: str) -> list[Fact]:
-    """The facts that a message of the user's tells of the user and of the user's work, in order, each once.
+    """Return the facts that a message of the user tells about the user and the user's work, in order, each once.
 
     Args:
-        text: The message. Only its beginning is read if it is very long.
+        text: The message. If it is very long, only its beginning is read.
 
     >>> [fact.content for fact in extract_facts("My name is Sarah and I prefer TypeScript")]
     ["The user's name is Sarah.", 'The user prefers TypeScript.']
@@ -77,7 +77,7 @@ def _of_whole(text: str) -> Finding | None:
 def _of_clause(clause: Clause) -> Iterator[Fact]:
     for rule in (project.decision, ending, project.switch, project.use, project.attribute):
         if rule is project.switch and re.search(r"\b(?:no longer|any ?more)\b", clause.text, _I):
-            return  # something is over, but nothing that the rules know
+            return  # something is over, but the rules do not know what
         found = rule(clause.text)
         if found is not None:
             yield _fact(found, clause.whole)

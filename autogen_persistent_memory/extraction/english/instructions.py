@@ -1,4 +1,4 @@
-"""Rules for what the user wants of all answers to come: "always …", "from now on …". Pure functions."""
+"""Rules for lasting wishes about the assistant's answers: "always …", "from now on …", "call me …". Pure functions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ONCE = pattern(
 
 
 def instruction(text: str) -> Finding | None:
-    """A lasting wish about the assistant's work; a request for this one answer is none."""
+    """Return a lasting wish about the assistant's work, but not a request for one answer."""
     called = _CALL_ME.match(text)
     if called:
         name = name_in(called["v"]) or name_in(called["v"].capitalize() if len(called["v"].split()) == 1 else "")

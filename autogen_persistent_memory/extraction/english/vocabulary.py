@@ -1,4 +1,7 @@
-"""The words the extraction rules know. Data, to be extended freely: each table is words separated by commas."""
+"""The words that the rules know. Data, to be extended freely: a table is a text of entries separated by commas.
+
+In a dict of tables, an entry fills the slot that its table is named after.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import re
 from ...core.lazy_regex import lazy
 
 CATEGORIES: dict[str, str] = {
-    # what is chosen one at a time: a value here fills the slot named on the left
+    # things of which one is chosen
     "language": """Python, TypeScript, JavaScript, Java, Kotlin, Rust, Go, Golang, C++, C#, Ruby, PHP, Swift, Scala,
         Elixir, Erlang, Haskell, OCaml, F#, Clojure, Perl, R, Julia, Dart, Lua, Zig, Nim, Crystal, Objective-C, Fortran,
         COBOL, MATLAB, CoffeeScript, Groovy, Visual Basic, Solidity""",
@@ -97,10 +100,10 @@ PROJECT_CHOICES = """
     infrastructure-as-code, ci, architecture, api-style, orm, state-management, payment-provider, monitoring, crm,
     code-host, tracker, license
 """
-"""Categories that are a project's even when one person speaks of them."""
+"""Categories that belong to the project even if one person says "I"."""
 
 ANSWERS: dict[str, str] = {
-    # how the assistant is to answer: a word here, said of answers, fills the slot on the left
+    # how the assistant should answer
     "answer-length": """short, shorter, brief, concise, terse, succinct, compact, to the point, long, longer, detailed,
         verbose, thorough, in-depth, in depth, one-sentence, crisp, exhaustive, in detail""",
     "answer-format": """bullet points, bullet point, bullets, bulleted lists, bullet lists, markdown, plain text,
@@ -149,10 +152,10 @@ PLAIN_QUALIFIERS = """
     coding, programming, now, the most part, this, that, most things, all of it, years, me, us, it, good, daily work,
     the team, the app, our app, my app, years now, the new project, the time being, a while, the moment, life
 """
-"""What may follow "for" without narrowing a choice down."""
+"""What may follow "for" without limiting a choice."""
 
 ATTRIBUTES: dict[str, str] = {
-    # "my … is …": the slot on the left
+    # "my … is …"
     "name": "name, full name, first name, real name, given name",
     "surname": "last name, surname, family name, maiden name",
     "nickname": "nickname, nick",
@@ -223,7 +226,7 @@ ONLY_RELATIONS = """
     ex-wife, ex-husband, therapist, assistant, better half, best friend, twin, twin brother, twin sister, co-founder,
     cofounder, stepmother, stepfather
 """
-"""Of these a person has one, as a rule."""
+"""Relations of which a person usually has one."""
 MANY_RELATIONS = """
     daughter, son, sister, brother, child, kid, baby, toddler, boy, girl, grandmother, grandma, grandfather, grandpa,
     granddaughter, grandson, aunt, uncle, cousin, niece, nephew, friend, colleague, coworker, co-worker, neighbour,
