@@ -288,7 +288,7 @@ def test_the_holder_file_names_the_program_and_none_of_its_arguments(tmp_path: P
     script = tmp_path / "chat bot.py"
     script.write_text(
         "import sys\nfrom pathlib import Path\nfrom autogen_persistent_memory.storage.folder_lock import FolderLock\n"
-        "mine = Ownership(Path(sys.argv[1]))\nmine.take()\nprint('taken', flush=True)\nsys.stdin.read()"
+        "mine = FolderLock(Path(sys.argv[1]))\nmine.take()\nprint('taken', flush=True)\nsys.stdin.read()"
     )
     (tmp_path / "store").mkdir()
     command = [sys.executable, str(script), str(tmp_path / "store"), "--token", "s3cr3t"]

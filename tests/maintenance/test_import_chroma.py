@@ -81,7 +81,7 @@ def hold(folder: Path) -> subprocess.Popen[str]:
     """Another process that has the folder as its embedded store."""
     code = (
         "import sys; from pathlib import Path; from autogen_persistent_memory.storage.folder_lock import FolderLock;"
-        "mine = Ownership(Path(sys.argv[1])); mine.take(); print('taken', flush=True); sys.stdin.read()"
+        "mine = FolderLock(Path(sys.argv[1])); mine.take(); print('taken', flush=True); sys.stdin.read()"
     )
     return subprocess.Popen(
         [sys.executable, "-c", code, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
