@@ -20,15 +20,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
-    model_validator,
 )
-from pydantic.dataclasses import dataclass as validated
 from typing_extensions import Required, TypedDict
 
 from ...core import checks as limits
@@ -96,34 +95,19 @@ _Time = Annotated[datetime, _checked(_time)]
 _CLOSED = ConfigDict(extra="forbid")
 
 
-@validated(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Header:
     """The first line: what the file is."""
 
     count: _Count
     """How many memories and values follow, roughly: other processes may have written during the export."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _check_format(cls, line: Any) -> Any:
-        if isinstance(line, dict):
-            if line.get("format") != FORMAT:
-                raise ValueError(f"it is not an export of {FORMAT}")
-            version = line.get("version")
-            if type(version) is not int or version < 0:
-                raise ValueError(f"version must be a whole number, not {version!r}")
-            if version > FORMAT_VERSION:
-                raise SchemaVersionError(
-                    f"The export has format {version}; this version of {FORMAT} reads up to {FORMAT_VERSION}. Nothing was "
-                    f"imported. Upgrade it with: pip install --upgrade {FORMAT}"
-                )
-        return line
 
-
-@validated(frozen=True, slots=True, config=_CLOSED)
+@dataclass(frozen=True, slots=True)
 class NamespaceLine:
     """The line with which a namespace begins."""
 
+    __pydantic_config__ = _CLOSED
     namespace: _Namespace
     embeddings: Mapping[TableName, _Text]
     """The ids of the embeddings that made the vectors of its tables."""
@@ -148,10 +132,11 @@ class ValueLine:
     entry: Entry
 
 
-@validated(frozen=True, slots=True, config=_CLOSED)
+@dataclass(frozen=True, slots=True)
 class End:
     """The last line."""
 
+    __pydantic_config__ = _CLOSED
     count: _Count
 
 
@@ -198,6 +183,20 @@ class _ValueFields(TypedDict, total=False):
     text: _Text
 
 
+def _check_format(given: dict[str, Any]) -> dict[str, Any]:
+    if given.get("format") != FORMAT:
+        raise ValueError(f"it is not an export of {FORMAT}")
+    version = given.get("version")
+    if type(version) is not int or version < 0:
+        raise ValueError(f"version must be a whole number, not {version!r}")
+    if version > FORMAT_VERSION:
+        raise SchemaVersionError(
+            f"The export has format {version}; this version of {FORMAT} reads up to {FORMAT_VERSION}. Nothing was "
+            f"imported. Upgrade it with: pip install --upgrade {FORMAT}"
+        )
+    return given
+
+
 def _record_line(given: Any) -> RecordLine:
     table, vector = given.pop("shelf"), given.pop("vector", None)
     record = MemoryRecord(**{"updated_at": given["created_at"], **given})
@@ -218,7 +217,7 @@ def _value_line(given: Any) -> ValueLine:
 
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _LINES: Mapping[str, TypeAdapter[Any]] = {
-    "header": TypeAdapter(Header),
+    "header": TypeAdapter(Annotated[Header, BeforeValidator(_check_format)]),
     "namespace": TypeAdapter(NamespaceLine),
     "record": TypeAdapter(Annotated[_RecordFields, AfterValidator(_record_line)]),
     "value": TypeAdapter(Annotated[_ValueFields, AfterValidator(_value_line)]),
