@@ -1,8 +1,10 @@
-"""Facts drawn from a conversation later, some messages at a time, in the background. What is left is picked up again."""
+"""Extract facts from captured messages in the background, some messages at a time, and resume after a restart.
+
+How far a session was read is stored as a mark of its namespace, so that the next process continues where this one stopped.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
@@ -12,7 +14,8 @@ from datetime import timedelta
 from ..core.errors import PersistentMemoryError
 from ..core.records import MESSAGES, MemoryRecord, Selection, in_order, stable_id
 from ..retrieval.engine import Engine
-from ..runtime.deadlines import Budget, ended
+from ..runtime.background_task import BackgroundTask
+from ..runtime.deadlines import Budget
 from ..storage.availability import automatic
 from .extractor import Extractor, Fact, Message, learned, within_limits
 
@@ -21,121 +24,111 @@ logger = logging.getLogger("autogen_persistent_memory")
 _KNOWN = 20
 _LONGEST_QUERY = 2_000
 _ABANDONED = timedelta(minutes=10)
-"""A session in which nothing was said for so long is nobody's any more: what is left of it may be taken over."""
+"""After this long without a message, another process may extract the rest of a session."""
 UP_TO = "apm:up_to"
-"""Under this name the metadata of a fact holds the number of the last message it was drawn from."""
+"""The metadata key of a fact that holds the number of the last message it was extracted from."""
 
 
 class BackgroundExtraction:
-    """Hands captured messages to an extractor that takes its time, and remembers how far it got."""
+    """Passes the messages of a session to `Extractor.extract_later`, and stores the facts and how far it got."""
 
     def __init__(self, engine: Engine, session: str, extractor: Extractor, every: int) -> None:
         self._engine = engine
         self._session = session
         self._extractor = extractor
         self._every = every
-        self._waiting: list[MemoryRecord] = []
-        self._taken: set[str] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._queue: list[MemoryRecord] = []
+        self._seen: set[str] = set()
+        self._task = BackgroundTask(self._work)
         self._is_marked = False
-        self._picked_up = False
-        self._to_the_end = False
+        self._has_resumed = False
+        self._is_draining = False
 
     async def begin(self) -> None:
-        """Mark, before anything of the session is stored, from where on it is to be read."""
+        """Mark where extraction has to start, before any message of the session is stored."""
         if not self._is_marked:
             await mark_unread(self._engine, self._session)
             self._is_marked = True
 
     def add(self, messages: Sequence[MemoryRecord]) -> None:
-        """Take in messages of the session that were stored just now."""
-        self._take(messages)
-        if len(self._waiting) >= self._every or not self._picked_up:
-            self._start()
+        """Queue messages of the session that were just stored."""
+        self._enqueue(messages)
+        if len(self._queue) >= self._every or not self._has_resumed:
+            self._task.start()
 
     def correct(self, message: MemoryRecord) -> None:
-        """Read a message that waits as it is now."""
-        self._waiting = [message if waiting.id == message.id else waiting for waiting in self._waiting]
+        """Replace a queued message by its corrected version."""
+        self._queue = [message if queued.id == message.id else queued for queued in self._queue]
 
     async def finish(self, seconds: float = math.inf) -> bool:
-        """Draw what is in the last messages, too, and wait so long for it; it goes on after that. Whether it is over."""
+        """Extract from all queued messages, and wait this long for it; return whether it is done. It is not cancelled."""
         budget = Budget(seconds)
-        self._to_the_end = True
-        if not await ended(self._task, budget.left):
+        self._is_draining = True
+        if not await self._task.wait(budget.left):
             return False
-        if self._waiting:  # nobody was at it, or it failed
-            self._to_the_end = True
-            self._start()
-        return await ended(self._task, budget.left)
+        if self._queue:  # the task was not running, or failed
+            self._is_draining = True
+            self._task.start()
+        return await self._task.wait(budget.left)
 
     async def look_again(self) -> None:
-        """Something was deleted: what is gone is not read any more."""
-        self._waiting = await self._left(self._waiting)
+        """Drop queued messages that were deleted."""
+        self._queue = await self._existing(self._queue)
 
-    async def _left(self, messages: Sequence[MemoryRecord]) -> list[MemoryRecord]:
-        """Those of the messages that were not forgotten."""
+    def drop(self) -> None:
+        """Empty the queue."""
+        self._queue, self._is_marked = [], False
+
+    async def leave(self) -> None:
+        """Stop working. The stored mark tells the next process where to continue."""
+        self._queue, self._seen, self._is_marked, self._has_resumed = [], set(), False, False
+        await self._task.stop()
+
+    def _enqueue(self, messages: Sequence[MemoryRecord]) -> None:
+        new = [record for record in messages if record.id not in self._seen]
+        self._seen.update(record.id for record in new)
+        self._queue = in_order([*self._queue, *new])
+
+    async def _existing(self, messages: Sequence[MemoryRecord]) -> list[MemoryRecord]:
         there = {record.id for record in await self._engine.find([record.id for record in messages], ["session"])}
         return [record for record in messages if record.id in there]
 
-    def drop(self) -> None:
-        """Read nothing of what is waiting."""
-        self._waiting, self._is_marked = [], False
-
-    async def leave(self) -> None:
-        """Stop working; what is left is marked, and read the next time."""
-        task, self._task = self._task, None
-        self._waiting, self._taken, self._is_marked, self._picked_up = [], set(), False, False
-        if task is not None and task.get_loop() is asyncio.get_running_loop():
-            task.cancel()
-            await asyncio.wait({task})
-
-    def _take(self, messages: Sequence[MemoryRecord]) -> None:
-        new = [record for record in messages if record.id not in self._taken]
-        self._taken.update(record.id for record in new)
-        self._waiting = in_order([*self._waiting, *new])
-
-    def _start(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._task is None or self._task.done() or self._task.get_loop() is not loop:
-            self._task = asyncio.get_running_loop().create_task(self._work())
-
     async def _work(self) -> None:
-        """Work that nobody waits for: what goes wrong must not be lost in silence, nor reach the agent."""
+        """Extract from full batches, or from all messages while draining. Failures are logged and retried later."""
         try:
             with automatic():
-                if not self._picked_up:
-                    await self._pick_up()
-                while len(self._waiting) >= (1 if self._to_the_end else self._every):
-                    await self._next_batch()
+                if not self._has_resumed:
+                    await self._resume()
+                while len(self._queue) >= (1 if self._is_draining else self._every):
+                    batch = self._queue[: self._every]
+                    await self._extract(self._session, batch)
+                    done = {record.id for record in batch}
+                    self._queue = [record for record in self._queue if record.id not in done]
         except PersistentMemoryError as error:
-            self._engine.log_trouble("No facts could be drawn from what was said; it will be tried again: %s", error)
+            self._engine.log_trouble(
+                "Facts could not be extracted from the conversation; it is retried later: %s", error
+            )
         except Exception:
-            logger.exception("Memory failed to draw facts from what was said; please report this.")
+            logger.exception("Extracting facts from the conversation failed unexpectedly; please report this.")
         finally:
-            self._to_the_end = False
+            self._is_draining = False
 
-    async def _next_batch(self) -> None:
-        batch = self._waiting[: self._every]
-        await self._draw(self._session, batch)
-        drawn = {record.id for record in batch}
-        self._waiting = [record for record in self._waiting if record.id not in drawn]
-
-    async def _pick_up(self) -> None:
-        """Draw what earlier processes stored and did not come to."""
+    async def _resume(self) -> None:
+        """Queue what earlier processes left unread of this session, and extract what they left of abandoned ones."""
         marks = await self._engine.values.all("mark")
         for session, text in marks.items():
-            left = await self._left_of(session, int(json.loads(text)))
+            unread = await self._unread(session, int(json.loads(text)))
             if session == self._session:
-                self._take(left)
-            elif left and self._engine.clock() - left[-1].created_at > _ABANDONED:
-                for start in range(0, len(left), self._every):
-                    await self._draw(session, left[start : start + self._every])
-        self._picked_up = True
+                self._enqueue(unread)
+            elif unread and self._engine.clock() - unread[-1].created_at > _ABANDONED:
+                for start in range(0, len(unread), self._every):
+                    await self._extract(session, unread[start : start + self._every])
+        self._has_resumed = True
 
-    async def _left_of(self, session: str, mark: int) -> list[MemoryRecord]:
-        """The messages of a session from which nothing was drawn yet.
+    async def _unread(self, session: str, mark: int) -> list[MemoryRecord]:
+        """Return the messages of a session that nothing was extracted from yet.
 
-        A process may have died after storing facts and before marking how far it got; the facts tell it as well.
+        A process may have died between storing facts and moving the mark, so the facts count as well.
         """
         facts = await self._engine.select(Selection(session=session), ["profile"], history=True)
         ends = [fact.metadata.get(UP_TO) for fact in facts]
@@ -143,12 +136,12 @@ class BackgroundExtraction:
         messages = await self._engine.select(Selection(session=session, kinds=("interaction",)), ["session"])
         return [record for record in in_order(messages) if (record.sequence or 0) > max(mark, done)]
 
-    async def _draw(self, session: str, batch: Sequence[MemoryRecord]) -> None:
-        """Draw what is in some messages; nothing of what was forgotten, also while the extractor read it."""
+    async def _extract(self, session: str, batch: Sequence[MemoryRecord]) -> None:
+        """Store the facts of a batch, and move the mark. If a message is deleted meanwhile, start over without it."""
         last = batch[-1].sequence or 0
-        while batch := await self._left(batch):
+        while batch := await self._existing(batch):
             facts = await self._facts_in(batch)
-            if len(await self._left(batch)) == len(batch):
+            if len(await self._existing(batch)) == len(batch):
                 await self._store(facts, session, batch, last)
                 break
         await _mark(self._engine, session, last)
@@ -176,7 +169,7 @@ class BackgroundExtraction:
 
 
 async def mark_unread(engine: Engine, session: str) -> None:
-    """Mark from where on a session is to be read, unless it is marked."""
+    """Mark the next message of a session as the first to extract from, unless the session is marked already."""
     if await engine.values.get("mark", session) is None:
         await _mark(engine, session, await engine.namespace_data.last_number("session", session))
 

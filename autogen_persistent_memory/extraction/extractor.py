@@ -1,8 +1,7 @@
-"""Extractors: messages in, facts out. By rule here; by a model in `extraction.model_extraction`."""
+"""The `Extractor` protocol: messages in, facts out. `RuleExtractor` is here, `ModelExtractor` in `model_extraction`."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -24,14 +23,14 @@ _WORD = lazy(r"[\w+#]+")
 
 
 class Message(NamedTuple):
-    """Something that was said in a conversation, as it is captured."""
+    """A captured message of a conversation."""
 
     id: str
     source: str
-    """Who said it."""
+    """The speaker's name."""
     text: str
     by_user: bool
-    """Whether the user said it, and not an agent."""
+    """Whether the user said it, rather than an agent."""
     at: datetime
 
 
@@ -75,37 +74,61 @@ class Fact(NamedTuple):
     """The words that tell it, as they were said or nearly so."""
 
 
-class Extractor(ABC):
-    """Draws facts from what is said.
+class Extractor:
+    """Finds facts in a conversation. Subclass it for an extractor of your own, and pass it as `extractor=`.
 
-    Rules answer at once, so that a fact is known in the turn in which it is told. What takes long, such as asking a
-    model, is done by `extract_later`, in the background, for so many messages at a time.
+    Implement one of these, or both:
+
+    - `extract_now(message)` is awaited once for every message, in the turn in which it is captured. Return within
+      milliseconds, and do not block the event loop. Its facts can be recalled in the same turn.
+    - `extract_later(messages, known)` is awaited in the background, for `every` messages at a time, when the memory is
+      flushed, and after a restart for messages that the last process did not reach. Set `every`, or it is never called.
+      If it raises, the error is logged and the same messages are passed again later.
+
+    Both return `Fact`s: `content` is a sentence that can be understood on its own; a `key` lets a later fact with the same
+    key supersede this one. Facts that are already stored, or too large for a memory, are not stored.
+
+    Implement `config` only if memories with this extractor have to be dumped with `dump_component()`.
+
+    Example:
+        >>> class Orders(Extractor):
+        ...     async def extract_now(self, message: Message) -> list[Fact]:
+        ...         if not (message.by_user and message.text.startswith("Order ")):
+        ...             return []
+        ...         return [Fact(content=f"The user placed {message.text}.", tags=("order",), key="user/last-order")]
+        >>> order = Message("1", "user", "Order 4711", True, datetime(2026, 3, 1))
+        >>> import asyncio
+        >>> [fact.content for fact in asyncio.run(Orders().extract_now(order))]
+        ['The user placed Order 4711.']
     """
 
     every: int | None = None
-    """For how many messages at a time `extract_later` is called, and once more for the rest; None for never."""
+    """How many messages `extract_later` gets at a time, fewer when the memory is flushed; None if it is not used."""
 
     @property
-    @abstractmethod
     def config(self) -> ExtractorConfig:
         """The declarative form, from which `extractor_from_config` makes an equal extractor."""
+        raise NotImplementedError(
+            f"A memory with the extractor {type(self).__name__} cannot be dumped, because it has no config. Dump a memory with "
+            "RuleExtractor or ModelExtractor, and pass your extractor again after loading."
+        )
 
     async def extract_now(self, message: Message) -> list[Fact]:
-        """The facts in a message that can be had within milliseconds."""
+        """Return the facts in a message that can be found within milliseconds."""
         return []
 
     async def extract_later(self, messages: Sequence[Message], known: Sequence[MemoryRecord]) -> list[Fact]:
-        """The facts in some messages, told in this order.
+        """Return the facts in some messages.
 
         Args:
-            messages: What was said since the last time.
+            messages: The messages since the last call, oldest first.
             known: Current memories that these messages may restate, change or end, most relevant first.
         """
         return []
 
 
 class RuleExtractor(Extractor):
-    """Finds what people say of themselves and of their work, by rule: no model, milliseconds, English.
+    """Finds by rule what users say about themselves and their work, in English: no model, a few milliseconds.
 
     Preferences, identity, home, work, family, health, plans, instructions, decisions with their reasons, failures.
 
@@ -119,7 +142,7 @@ class RuleExtractor(Extractor):
         return RuleExtractorConfig()
 
     async def extract_now(self, message: Message) -> list[Fact]:
-        """The facts in a message of the user's; what agents say proves nothing."""
+        """Return the facts in a message of the user; an agent's messages prove nothing."""
         return await in_thread(lambda: _facts_by_rule(message.text[:MAX_CONTENT])) if message.by_user else []
 
 
@@ -130,7 +153,7 @@ def _facts_by_rule(text: str) -> list[Fact]:
 
 
 def within_limits(facts: Iterable[Fact]) -> list[Fact]:
-    """Return facts as they may be stored. What is too large for a memory is not a fact; other parts of it are cut or dropped."""
+    """Return the facts that can be stored. A fact with too long a content is dropped; other parts are cut or dropped."""
     return [
         fact._replace(
             kind=fact.kind if len(fact.kind) <= MAX_KIND else Fact._field_defaults["kind"],
@@ -145,9 +168,15 @@ def within_limits(facts: Iterable[Fact]) -> list[Fact]:
 def learned(
     fact: Fact, *, id: str, source: str, session: str, metadata: Mapping[str, object], at: datetime | None = None
 ) -> Draft:
-    """A fact as a memory to be stored, with an id by which it is known again if it is drawn again.
+    """Return a fact as a memory to store.
 
-    `at` is when it was told, if that was not just now.
+    Args:
+        fact: The fact.
+        id: The same each time the same fact is extracted, so that it is stored once.
+        source: Who said it.
+        session: Where it was said.
+        metadata: What to store with it.
+        at: When it was said; by default now.
     """
     return draft(
         fact.content,
@@ -165,7 +194,7 @@ def learned(
 
 
 def ending(fact: Fact) -> Callable[[MemoryRecord], bool] | None:
-    """Which memories are over by a fact, if any can be."""
+    """Return a test for the memories that a fact ends or replaces; None if it ends none."""
     if fact.ends is None and fact.replaces is None:
         return None
     return lambda record: (

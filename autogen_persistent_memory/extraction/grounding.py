@@ -1,7 +1,7 @@
-"""Whether a fact that a model found stands in what was said. Pure functions.
+"""Check a model's facts against the messages they come from. Pure functions.
 
-A small model repeats its instructions, invents, and takes questions and suggestions for statements. So a fact counts
-only if its words do: all numbers and names, and nearly all others, were said, most of them by the user and in earnest.
+A small model repeats its instructions, invents, and mistakes questions and suggestions for statements. So a fact is believed
+only if the messages contain all its numbers and names and nearly all its other words, most of them in statements of the user.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from ..core.lazy_regex import lazy
 from ..text.sentences import own_sentences
 from ..text.words import capitalised, terms
 from .english.person import spelled_out, third_person
+from .english.vocabulary import pattern
 from .extractor import Message
 
 SHORTEST, LONGEST = 8, 300
 
-_TELLING = """
+_COMMON = """
     user users person people team project name named called prefer prefers preference like likes love loves enjoy enjoys
     work works working job live lives living use uses using used want wants need needs plan plans planning decide
     decided decision choose chose chosen choice favourite favorite own owns currently new keep say says said tell told
@@ -33,54 +34,46 @@ _TELLING = """
     began start started grow grows grew grown city town country hobby
     hello hi hey bye thank thanks thankful please ok okay yes yeah sure great good nice cool perfect fine welcome
 """
-"""Words in which anything can be told, so that they prove nothing."""
+"""Words that any fact may use, so that finding them in a message proves nothing."""
 _NEUTRAL = (
     "user users person name named called own owns currently state states mention mentioned say says said tell told"
 )
-"""Words that make no difference to what is told."""
+"""Words that do not change the meaning of a fact."""
 
-_NEGATIVE = lazy(
+_NEGATIVE = pattern(
     r"\b(?:not|no|never|nor|without|none|nothing|cannot|neither|former|formerly|previously|used to|no longer|any ?more"
     r"|except|instead|rather than|over|dis\w+|hat(?:e|es|ed)|avoid\w*|refus\w+|reject\w*|against|allergic|intolerant"
     r"|stop\w*|quit|end(?:s|ed)|cancel\w*|fail\w*|left|gave up|drop\w*|broke\w*)\b"
-    r"|n't\b",
-    re.IGNORECASE,
+    r"|n't\b"
 )
-_NOT = lazy(r"\b(?:not|never|no longer|cannot|neither|nor)\b|n't\b", re.IGNORECASE)
-_TURN = lazy(
+_NOT = pattern(r"\b(?:not|never|no longer|cannot|neither|nor)\b|n't\b")
+_TURN = pattern(
     r"\b(?:not|no|never|no longer|any ?more|used to|former(?:ly)?|previously|stopped|quit|ended|cancell?ed|instead"
-    r"|without|except|dislikes?|hates?|avoids?|left)\b|n't\b",
-    re.IGNORECASE,
+    r"|without|except|dislikes?|hates?|avoids?|left)\b|n't\b"
 )
-_CHANGE = lazy(
+_CHANGE = pattern(
     r"\b(?:now|no longer|any ?more|moved|switch\w*|chang\w+|instead|stopped|quit|cancell?ed|new|left|actually|correction"
-    r"|used to|replac\w+|not|renamed|became|since|from now on|postponed|update\w*)\b|n't\b",
-    re.IGNORECASE,
+    r"|used to|replac\w+|not|renamed|became|since|from now on|postponed|update\w*)\b|n't\b"
 )
-_CLAUSE = lazy(r"[,;:()]|\s[-–—]\s|\b(?:but|and|because|although|though|while|whereas)\b", re.IGNORECASE)
-_SUPPOSED = lazy(
-    r"(?:imagine|suppose|pretend|what if|let's say|say i|if (?:i|we) (?:were|was|had|lived|could))\b", re.IGNORECASE
-)
-_REQUEST = lazy(
+_CLAUSE = pattern(r"[,;:()]|\s[-–—]\s|\b(?:but|and|because|although|though|while|whereas)\b")
+_SUPPOSED = pattern(r"(?:imagine|suppose|pretend|what if|let's say|say i|if (?:i|we) (?:were|was|had|lived|could))\b")
+_REQUEST = pattern(
     r"(?:please |now |then |also |just |ok(?:ay)?,? )*(?:fix|write|show|give|explain|tell|help|create|generate|translate"
     r"|summari[sz]e|list|find|check|debug|refactor|review|run|look|read|add|make|compare|describe|draft|calculate|convert"
     r"|search|open|send|try|continue|rewrite|improve|build|implement|test)\b"
-    r"(?!.*\b(?:i|i'm|my|we|our|always|never|every|whenever|from now on)\b)",
-    re.IGNORECASE,
+    r"(?!.*\b(?:i|i'm|my|we|our|always|never|every|whenever|from now on)\b)"
 )
-_PROPOSING = lazy(r"\b(?:you|your|you're|shall|should|let's|we)\b|[?？]", re.IGNORECASE)
+_PROPOSING = pattern(r"\b(?:you|your|you're|shall|should|let's|we)\b|[?？]")
 _ASKING = lazy(r"[?？]\W*$")
-_AGREEING = lazy(
+_AGREEING = pattern(
     r"\W*(?:yes|yep|yeah|yup|ok|okay|sure|exactly|right|correct|agreed|indeed|absolutely|definitely|perfect|deal"
-    r"|sounds good|go ahead|do (?:that|it|so)|let's do|please do|that(?:'s| is) (?:right|correct|it|fine))\b",
-    re.IGNORECASE,
+    r"|sounds good|go ahead|do (?:that|it|so)|let's do|please do|that(?:'s| is) (?:right|correct|it|fine))\b"
 )
-_DECIDED = lazy(
+_DECIDED = pattern(
     r"\b(?:we|team|our)\b.*\b(?:decid\w+|agreed|chose|chosen|settled|going with|go with|went with|switched|will use"
-    r"|now uses?|failed|did not work|didn't work|does not work|doesn't work)\b|\b(?:decision|lesson)\b\W",
-    re.IGNORECASE,
+    r"|now uses?|failed|did not work|didn't work|does not work|doesn't work)\b|\b(?:decision|lesson)\b\W"
 )
-_ABOUT_NOTHING = lazy(
+_NOT_A_FACT = lazy(
     r"""
       (?:the\s)?(?:assistant|ai|bot|chatbot|(?:language\s)?model|agent|system|conversation|messages?|example)\b
     | you(?:r)?\b | as\san\sai\b | hello\b | hi\b | thank | please\b | sure\b | (?:there\s(?:is|are)\s)?no(?:ne|thing)?\b
@@ -95,7 +88,7 @@ _ABOUT_NOTHING = lazy(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_FIRST_PERSON = lazy(r"(?:i|we|my|our|i'm|i've|we're|we've)\b", re.IGNORECASE)
+_FIRST_PERSON = pattern(r"(?:i|we|my|our|i'm|i've|we're|we've)\b")
 _COUNTED = {
     word: str(number)
     for number, word in enumerate(
@@ -113,43 +106,43 @@ class _Clause:
 
 
 class Evidence:
-    """What some messages say, ready to be compared with facts."""
+    """The words of some messages, prepared to be compared with facts."""
 
     def __init__(self, messages: Sequence[Message], names: Iterable[str] = ()) -> None:
-        """Take in the messages.
+        """Index the messages.
 
         Args:
-            messages: What was said.
-            names: Other texts, such as what is known, whose names a fact may begin with.
+            messages: The messages.
+            names: Other texts, such as known memories; a fact may begin with a name from these.
         """
-        said = [(message, list(_earnest(message.text))) for message in messages]
-        self._heard = set(_marks(" ".join(message.text for message in messages)))
-        self._subjects = self._heard.union(*(_marks(text) for text in names))
+        said = [(message, list(_statements(message.text))) for message in messages]
+        self._said = set(_terms(" ".join(message.text for message in messages)))
+        self._subjects = self._said.union(*(_terms(text) for text in names))
         own = [sentence for message, parts in said if message.by_user for sentence in parts]
         own += _confirmed(messages)
         self._agreed = [s for message, parts in said if not message.by_user for s in parts if _DECIDED.search(s)]
         self._clauses = list(_clauses(own))
         self._stated = {word for clause in self._clauses for word in clause.words}
-        self._decided = {word for sentence in self._agreed for word in _marks(sentence)}
+        self._decided = {word for sentence in self._agreed for word in _terms(sentence)}
         self._changes = any(_CHANGE.search(sentence) for sentence in (*own, *self._agreed))
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was said that a fact could rest on."""
-        return not (self._stated - _telling()) and not (self._decided - _telling())
+        """Whether the messages state nothing that a fact could come from."""
+        return not (self._stated - _common()) and not (self._decided - _common())
 
     def supports(self, content: str, kind: str = "fact") -> bool:
-        """Whether a fact stands in what the user said, or, for decisions and lessons, what the team agreed on."""
+        """Return whether the user stated a fact or, for decisions, lessons and context, the team agreed on it."""
         stated = self._stated | self._decided if kind in ("decision", "lesson", "context") else self._stated
         foreign = _is_foreign(content)
-        if not all(self._was_said(word, first=first) for first, word in _names_and_numbers(content, foreign)):
+        if not all(self._occurs(word, first=first) for first, word in _names_and_numbers(content, foreign)):
             return False
-        subject = self._subjects.intersection(_marks(content.partition(" ")[0])) - self._heard
+        subject = self._subjects.intersection(_terms(content.partition(" ")[0])) - self._said
         carriers = [word for word in _carriers(content) if word not in subject]
         if not carriers:
             return False
         reach = 3 if foreign else 5
-        unsaid = [word for word in carriers if not _near(word, self._heard, reach)]
+        unsaid = [word for word in carriers if not _near(word, self._said, reach)]
         unstated = [word for word in carriers if not _near(word, stated, reach)]
         allowed = len(carriers) // 2 if foreign else int(len(carriers) >= 5)
         if len(unsaid) > allowed or 2 * len(unstated) > len(carriers) or len(unstated) == len(carriers):
@@ -157,14 +150,14 @@ class Evidence:
         return not self._contradicts(content, carriers)
 
     def allows_replacing(self, content: str, known: str) -> bool:
-        """Whether a fact may take the place of a known memory: they are about the same, or a change was told of."""
+        """Return whether a fact may replace a known memory: they share words, or the messages tell of a change."""
         return self._changes or bool((set(terms(content)) & set(terms(known))) - {"user"})
 
-    def _was_said(self, name: str, *, first: bool) -> bool:
-        return all(word in (self._subjects if first else self._heard) for word in _marks(name))
+    def _occurs(self, name: str, *, first: bool) -> bool:
+        return all(word in (self._subjects if first else self._said) for word in _terms(name))
 
     def _contradicts(self, content: str, carriers: Sequence[str]) -> bool:
-        """Whether the clause that says most of a fact denies it, or the fact denies what nobody denied."""
+        """Return whether the clause closest to a fact is negated and the fact is not, or only the fact is negated."""
         if _NOT.search(content):
             return not any(clause.negated for clause in self._clauses) and not self._agreed
         if _NEGATIVE.search(content):
@@ -174,7 +167,7 @@ class Evidence:
 
 
 def tidied(content: str) -> str:
-    """A fact as a sentence in the third person, on one line."""
+    """Return a fact as a sentence in the third person, on one line."""
     line = " ".join(content.split()).strip(" \"'`*-•")
     if _FIRST_PERSON.match(line):
         line = third_person(spelled_out(line))
@@ -183,42 +176,42 @@ def tidied(content: str) -> str:
 
 
 def is_worth_keeping(content: str) -> bool:
-    """Whether a sentence could be a memory at all: not a question, not about the assistant, not courtesy."""
+    """Return whether a sentence can be a memory: not a question, not about the assistant, not a courtesy."""
     return (
         SHORTEST <= len(content) <= LONGEST
         and not _ASKING.search(content)
-        and not _ABOUT_NOTHING.match(content)
+        and not _NOT_A_FACT.match(content)
         and not re.search(r"[<>{}\[\]]|\.\.\.|…", content)
     )
 
 
 def restates(content: str, known: str) -> bool:
-    """Whether a fact only words anew what is known: the same words in the same order, or fewer, and no turn in it."""
+    """Return whether a fact only repeats a known one: the same words in the same order, or fewer, and no new negation."""
     if sorted(_turns(content)) != sorted(_turns(known)):
         return False
     neutral = frozenset(terms(_NEUTRAL))
-    words = iter(_marks(known))
-    return all(word in words for word in _marks(content) if word not in neutral)
+    words = iter(_terms(known))
+    return all(word in words for word in _terms(content) if word not in neutral)
 
 
 @lru_cache(maxsize=1)
-def _telling() -> frozenset[str]:
-    return frozenset(terms(_TELLING))
+def _common() -> frozenset[str]:
+    return frozenset(terms(_COMMON))
 
 
 def _turns(text: str) -> list[str]:
     return ["not" if found.lower() == "n't" else found.lower() for found in _TURN.findall(text)]
 
 
-def _earnest(text: str) -> Iterator[str]:
-    """The sentences somebody states: no questions, no requests, nothing supposed, quoted or pasted."""
+def _statements(text: str) -> Iterator[str]:
+    """Yield the sentences that state something: no questions, no requests, nothing supposed, quoted or pasted."""
     for sentence in own_sentences(text):
         if not _ASKING.search(sentence) and not _SUPPOSED.match(sentence) and not _REQUEST.match(sentence):
             yield sentence
 
 
 def _confirmed(messages: Sequence[Message]) -> Iterator[str]:
-    """What others proposed or asked and the user agreed to in the next message."""
+    """Yield what an agent proposed or asked and the user agreed to in the next message."""
     for before, message in pairwise(messages):
         if message.by_user and not before.by_user and _AGREEING.match(message.text):
             yield from filter(_PROPOSING.search, own_sentences(before.text))
@@ -227,43 +220,43 @@ def _confirmed(messages: Sequence[Message]) -> Iterator[str]:
 def _clauses(said: Iterable[str]) -> Iterator[_Clause]:
     for sentence in said:
         for clause in _CLAUSE.split(sentence):
-            yield _Clause(frozenset(_marks(clause)), _NOT.search(clause) is not None)
+            yield _Clause(frozenset(_terms(clause)), _NOT.search(clause) is not None)
 
 
-def _marks(text: str) -> list[str]:
-    """The terms of a text, its numbers in figures."""
+def _terms(text: str) -> list[str]:
+    """Return the terms of a text, with its numbers in digits."""
     found = [_COUNTED.get(term, term) for term in terms(text)]
     return [ordinal[1] if (ordinal := _ORDINAL.fullmatch(term)) else term for term in found]
 
 
 def _carriers(content: str) -> list[str]:
-    """The terms that carry what a fact tells, each once."""
-    return [term for term in dict.fromkeys(_marks(content)) if term not in _telling()]
+    """Return the terms that carry the meaning of a fact, each once."""
+    return [term for term in dict.fromkeys(_terms(content)) if term not in _common()]
 
 
 def _names_and_numbers(content: str, foreign: bool) -> Iterator[tuple[bool, str]]:
-    """What a fact must have exactly as it was said, and whether its sentence begins with it."""
+    """Yield the names and numbers of a fact, each with whether the sentence begins with it."""
     words = re.findall(r"\w+", content)
     large = capitalised(content)
     for at, word in enumerate(words):
         if any(sign.isdigit() for sign in word) or (
-            word in large and not _is_telling(word) and not (foreign and at < 3)  # "Der Nutzer ..."
+            word in large and not _is_common(word) and not (foreign and at < 3)  # "Der Nutzer ..."
         ):
             yield at == 0, word
 
 
 def _is_foreign(content: str) -> bool:
-    """Whether a sentence is hardly English, so that its function words and verb forms are not known."""
+    """Return whether a sentence is probably not English, so that its function words and verb forms are unknown."""
     words = re.findall(r"\w+", content.lower())
-    return 4 * sum(map(_is_telling, words)) < len(words)
+    return 4 * sum(map(_is_common, words)) < len(words)
 
 
-def _is_telling(word: str) -> bool:
-    return all(term in _telling() for term in terms(word))
+def _is_common(word: str) -> bool:
+    return all(term in _common() for term in terms(word))
 
 
 def _near(word: str, said: set[str], reach: int) -> bool:
-    """Whether a word was said, or another form of it: "allergy" for "allergic"."""
+    """Return whether a word was said, or another form of it: "allergy" for "allergic"."""
     if word in said:
         return True
     beginning = word[:reach]

@@ -1,4 +1,4 @@
-"""Model clients inside of our components: dumped without secrets, and loaded with a clear word where one is missing."""
+"""Model clients in component configurations: dumped without secrets, and loaded with a clear error if one is missing."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ _MASK = "**********"
 
 
 def check_client(client: object, what: str) -> ChatCompletionClient:
-    """A model client, or a complaint."""
+    """Return a model client, or raise a ValueError."""
     if not isinstance(client, ChatCompletionClient):
         raise ValueError(f"{what} must be an AutoGen ChatCompletionClient, not {type(client).__name__}.")
     return client
 
 
 def dump_client(client: ChatCompletionClient) -> ComponentModel:
-    """The declarative form of a client, without secrets that AutoGen does not know as such, in headers for instance."""
+    """Return the configuration of a client, also without the secrets that AutoGen misses, such as those in headers."""
     dumped = client.dump_component()
     return dumped.model_copy(update={"config": _without_secrets(dumped.config)})
 
 
 def load_client(config: ComponentModel, whose: str) -> ChatCompletionClient:
-    """The client that a configuration describes.
+    """Return the client that a configuration describes.
 
     Raises:
-        ValueError: It was dumped without its key, as AutoGen does, and cannot work without.
+        ValueError: It was dumped without its key, as AutoGen does, and does not work without it.
     """
     masked = _masked(config.config)
     if masked is not None:
         raise ValueError(
-            f"The model client of {whose} ({config.provider}) was dumped without its {masked}: secrets are never written. "
-            f"Give the key by environment variable, such as OPENAI_API_KEY, and leave {masked} out when making the client; "
-            f"or make a new client here."
+            f"The model client of {whose} ({config.provider}) was dumped without its {masked}: secrets are never dumped. "
+            f"Set the key as an environment variable, such as OPENAI_API_KEY, and leave {masked} out when making the client; "
+            "or make a new client here."
         )
     return ChatCompletionClient.load_component(config)
 
@@ -52,7 +52,7 @@ def _without_secrets(value: Any, name: str = "") -> Any:
 
 
 def _masked(value: Any, name: str = "") -> str | None:
-    """The name of the first secret that was left out of a dumped configuration."""
+    """Return the name of the first secret that was masked when the configuration was dumped."""
     if isinstance(value, Mapping):
         return next((found for key, inner in value.items() if (found := _masked(inner, str(key)))), None)
     return name if value == _MASK else None

@@ -1,4 +1,4 @@
-"""The JSON objects in what a model writes: among prose, fenced, sloppy, or cut off. Pure functions."""
+"""Read JSON as language models write it: among prose, fenced, with small errors, or cut off. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _BARE_KEY = re.compile(r"([{,]\s*)([A-Za-z_]\w*)(?=\s*:)")
 
 
 def objects_with(key: str, text: str) -> list[dict[str, Any]]:
-    """Every complete object that has this key, in order, however deep and in whatever it stands.
+    """Return every complete object that has this key, in order, at any depth.
 
-    What cannot be read is left out; so is what comes before a model's answer, between `<think>` and `</think>`.
+    Objects that cannot be parsed are left out, and so is everything between `<think>` and `</think>`.
 
     >>> objects_with("name", 'Sure! ```json [{"name": "Ada",}, {"name": "Bo"}, {"name": "C')
     [{'name': 'Ada'}, {'name': 'Bo'}]
@@ -31,7 +31,7 @@ def objects_with(key: str, text: str) -> list[dict[str, Any]]:
 
 
 def strings(text: str) -> list[str]:
-    """The strings of an answer that is only a list of strings, or an object with one; else nothing.
+    """Return the strings of an answer that is a list of strings, or an object with one such list; else nothing.
 
     >>> strings('{"names": ["Ada", "Bo"]}')
     ['Ada', 'Bo']
@@ -44,7 +44,7 @@ def strings(text: str) -> list[str]:
 
 
 def lines_like(beginning: str, text: str) -> list[str]:
-    r"""The lines that begin so, whatever bullet they have: an answer that is a list, but not JSON.
+    r"""Return the lines that begin like this after any bullet, for an answer that is a list but not JSON.
 
     >>> lines_like("She", "Sure!\n1. She likes tea.\n* She is Ada.")
     ['She likes tea.', 'She is Ada.']
@@ -55,7 +55,7 @@ def lines_like(beginning: str, text: str) -> list[str]:
 
 
 def _balanced(text: str) -> Iterator[str]:
-    """The texts from each opening brace to its closing one, inner ones first."""
+    """Yield the text from each opening brace to its closing one, inner ones first."""
     open_at: list[int] = []
     quoted = escaped_at = -1
     for sign in _SIGN.finditer(text):
@@ -77,7 +77,7 @@ def _balanced(text: str) -> Iterator[str]:
 
 
 def _read(text: str) -> Any:
-    """The value of a text: JSON, JSON with commas or without quotes where it has none or some, or Python."""
+    """Return the value of a text: JSON, JSON with trailing commas or unquoted keys, or a Python literal; else None."""
     without_commas = _TRAILING_COMMA.sub("", text)
     for attempt in (text, without_commas, _BARE_KEY.sub(r'\1"\2"', without_commas)):
         try:

@@ -1,7 +1,7 @@
-"""Finds what is wrong with a store, and repairs it from the documents, which are what matters.
+"""Find what is wrong with a store, and repair it from the documents.
 
-What a killed process leaves behind is repaired by itself when a store is opened (see `storage.repair.startup_repair`); this is for looking
-closer, and for what needs a decision or an embedding.
+Opening a store already repairs what a killed process leaves behind (`storage.repair.startup_repair`). The doctor looks more
+closely, and repairs what needs a decision or an embedding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _REBUILT = ".rebuilt"
 _MANY_DEAD = 100
 _PAGE = 100
 _ONE_AT_A_TIME = "\nrepair"
-"""No namespace can have this name."""
+"""The lock that repairs of a store share; no namespace can have this name."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Finding:
 
     problem: Problem
     where: str
-    """The part of the store, in words."""
+    """The part of the store that has the problem."""
     what: str
-    """What is wrong with it, and what that means for its user."""
+    """What is wrong, and what that means for the user."""
     remedy: str
     """What to do about it."""
     repairable: bool
@@ -67,7 +67,7 @@ class Finding:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether every memory is safe, and found, in spite of it."""
+        """Whether every memory is safe and can still be found."""
         return self.problem in ("orphaned index", "stale lock", "open folder")
 
     def __str__(self) -> str:
@@ -93,10 +93,10 @@ class Report:
 
 
 async def diagnose(store: MemoryStore) -> list[Finding]:
-    """Everything that is wrong with a store; changes nothing.
+    """Return everything that is wrong with a store; change nothing.
 
-    An embedded store is looked at thoroughly: its memories in this process wait meanwhile. Of a server only what can be
-    seen from outside is known.
+    An embedded store is read file by file; memories of this process that use it wait meanwhile. Of a server, only problems
+    that its API shows are found.
 
     Raises:
         StoreLockedError: Another process has the embedded store open.
@@ -110,19 +110,19 @@ async def diagnose(store: MemoryStore) -> list[Finding]:
 
 
 async def repair(store: MemoryStore, *, embedding: Embedding | None = None, progress: Progress = True) -> Report:
-    """Repair what `diagnose` finds, as far as that is possible; documents are never deleted.
+    """Repair what `diagnose` finds, as far as possible; documents are never deleted.
 
-    If the documents themselves are damaged, those that can still be read are recovered into a new store in the same place,
-    and the damaged one is kept. Close the memories that use it before.
+    If the documents themselves are damaged, the readable ones are recovered into a new store in the same place, and the
+    damaged one is kept. Close the memories that use the store first.
 
     Args:
         store: The store.
-        embedding: Makes vectors that are lost. Must be the one the memories were written with; by default MiniLM.
-        progress: True for a progress bar on a terminal, or a function that is given (done, total).
+        embedding: The embedding that the memories were written with, for lost vectors; by default MiniLM.
+        progress: True for a progress bar on a terminal, or a function that is called with (done, total).
 
     Raises:
-        EmbeddingMismatchError: Documents would have to be recovered, and none of them was written with this embedding.
-        SchemaVersionError: They were written by a newer version.
+        EmbeddingMismatchError: Documents need recovery, and none of them was written with this embedding.
+        SchemaVersionError: A newer version wrote them.
         StoreLockedError: Another process has the embedded store open.
         StoreUnavailableError: The store cannot be reached or written.
     """
@@ -142,9 +142,9 @@ async def _repair(store: MemoryStore, connection: ChromaConnection, embedding: E
     found = findings(before)
     if not any(finding.repairable for finding in found):
         return Report(tuple(found), (), tuple(found))
-    surgeon = _Surgeon(store, connection, embedding, progress)
-    backup = await surgeon.operate(before)
-    return Report(tuple(found), tuple(surgeon.done), tuple(await _diagnose(connection)), backup)
+    work = _Repair(store, connection, embedding, progress)
+    backup = await work.run(before)
+    return Report(tuple(found), tuple(work.done), tuple(await _diagnose(connection)), backup)
 
 
 def _chroma(connection: Connection) -> ChromaConnection:
@@ -162,20 +162,20 @@ async def _diagnose(connection: ChromaConnection) -> list[Finding]:
 
 def _damaged_documents(error: DamagedStoreError) -> Finding:
     recovers = "A repair recovers the documents that can still be read. " if error.is_recoverable else ""
-    remedy = f"{recovers}If there is a backup of the whole folder, put that in its place."
+    remedy = f"{recovers}If you have a backup of the whole folder, restore it."
     return Finding("damaged documents", "The store", error.reason, remedy, error.is_recoverable)
 
 
 async def _recover(connection: ChromaConnection, damage: Finding, embedding: Embedding, progress: Progress) -> Report:
     recovery = await recover(connection, embedding, progress) if damage.repairable else None
     if recovery is None:
-        return Report((damage,), ("Nothing of the damaged store could be read, and nothing was changed.",), (damage,))
+        return Report((damage,), ("The damaged store is unreadable, and nothing was changed.",), (damage,))
     left = tuple(await _diagnose(connection))
     return Report((damage,), recovery.done, left, recovery.damaged, recovery.recovered, recovery.missing)
 
 
 async def surviving_embeddings(store: MemoryStore) -> list[str]:
-    """The ids of the embeddings with which a store was written whose documents are damaged, as far as it still says so."""
+    """Return the ids of the embeddings that a store with damaged documents was written with, as far as it still says so."""
     connection = _chroma(store.connect())
     try:
         return await recorded_embeddings(connection)
@@ -184,38 +184,31 @@ async def surviving_embeddings(store: MemoryStore) -> list[str]:
 
 
 def findings(inspection: Inspection) -> list[Finding]:
-    """What is wrong, told from what was seen."""
+    """Return everything that is wrong according to an inspection."""
     found = [finding for collection in inspection.collections for finding in _of_collection(collection)]
     found += _mixed(inspection.collections)
+
+    def add(problem: Problem, what: str, remedy: str, *, repairable: bool = False) -> None:
+        found.append(Finding(problem, "The store's folder", what, remedy, repairable))
+
     if inspection.orphans:
-        found.append(
-            Finding(
-                "orphaned index",
-                "The store's folder",
-                f"{len(inspection.orphans)} indexes on disk belong to no collection any more and only take up space",
-                "A repair deletes them.",
-                repairable=True,
-            )
+        add(
+            "orphaned index",
+            f"{len(inspection.orphans)} indexes on disk belong to no collection and only take up space",
+            "A repair deletes them.",
+            repairable=True,
         )
     if inspection.abandoned_by:
-        found.append(
-            Finding(
-                "stale lock",
-                "The store's folder",
-                f"{inspection.abandoned_by} ended without closing the store; its lock went with it",
-                "Nothing to do, but close memories with await memory.close() where you can.",
-                repairable=False,
-            )
+        add(
+            "stale lock",
+            f"{inspection.abandoned_by} ended without closing the store; its lock was released",
+            "Nothing to do, but close memories with await memory.close() where you can.",
         )
     if inspection.open_to_others:
-        found.append(
-            Finding(
-                "open folder",
-                "The store's folder",
-                f"its mode is {inspection.open_to_others}, so that other users of this machine can look into it",
-                "The files in it are closed to them. If nobody else needs the folder, close it, too, with chmod 700.",
-                repairable=False,
-            )
+        add(
+            "open folder",
+            f"its mode is {inspection.open_to_others}, so that other users of this machine can list it",
+            "They cannot read the files in it. If nobody else needs the folder, close it as well, with chmod 700.",
         )
     return found
 
@@ -230,15 +223,15 @@ def _of_collection(collection: InspectedCollection) -> Iterable[Finding]:
     if _is_unfinished(collection):
         yield finding(
             "unfinished rebuild",
-            "a copy was begun by reembed() or compact() and never finished; the original is complete",
+            "reembed() or compact() started a copy and did not finish it; the original is complete",
             "A repair deletes the copy.",
         )
         return
     if _is_orphan(collection):
         yield finding(
             "orphaned collection",
-            f"its {rows} rows belong to no namespace that can be told from it, so that no memory reads them",
-            "Look at it with Chroma's own client; nothing is done about it here.",
+            f"it does not say which namespace its {rows} rows belong to, so no memory reads them",
+            "Inspect it with Chroma's own client; a repair leaves it alone.",
             repairable=False,
         )
         return
@@ -254,8 +247,8 @@ def _of_collection(collection: InspectedCollection) -> Iterable[Finding]:
         most = max((write.tags for write in collection.blocking), default=0)
         yield finding(
             "blocked log",
-            f"Chroma cannot take in {f'a record with {most:,} tags' if most else 'what was written last'}, and so nothing of it "
-            "can be read or written; all of it is still there",
+            f"Chroma cannot apply {f'a record with {most:,} tags' if most else 'the last writes'}, so the collection can neither be "
+            "read nor written; all of it is still there",
             f"A repair cuts its tags to {MAX_TAGS}." if most else f"{HOW_TO_UNBLOCK}.",
             repairable=bool(most),
         )
@@ -264,24 +257,24 @@ def _of_collection(collection: InspectedCollection) -> Iterable[Finding]:
         yield finding(
             "unreadable index",
             f"{index.problem}; its {rows} documents are safe",
-            "A repair, or simply opening the store, puts back the vectors that are left and makes the others anew.",
+            "A repair, or opening the store, puts back the vectors that are left and computes the others again.",
         )
     elif collection.unindexed:
         yield finding(
             "missing vectors",
-            f"{len(collection.unindexed)} of {rows} rows have no vector, so that they are found by their words alone",
-            f"A repair with the embedding {collection.metadata.get('apm_embedding')!r} makes them anew.",
+            f"{len(collection.unindexed)} of {rows} rows have no vector, so searches find them by their words only",
+            f"A repair with the embedding {collection.metadata.get('apm_embedding')!r} computes them again.",
         )
     if not index.problem and index.dead > max(_MANY_DEAD, len(index.labels)):
         yield finding(
             "dead vectors",
-            f"{index.dead} vectors of deleted rows outnumber the {len(index.labels)} live ones, and slow every search down",
-            "A repair, or await memory.compact(), drops them.",
+            f"{index.dead} vectors of deleted rows outnumber the {len(index.labels)} live ones and slow down every search",
+            "A repair, or await memory.compact(), removes them.",
         )
 
 
 def _mixed(collections: Sequence[InspectedCollection]) -> list[Finding]:
-    """Namespaces whose profile and sessions were embedded differently, as by a reembed() that was interrupted."""
+    """Return the namespaces whose tables have different embeddings, as after an interrupted reembed()."""
     embeddings: dict[str, dict[str, str]] = defaultdict(dict)
     for collection in collections:
         if collection.table in TABLES and not _is_unfinished(collection) and not _is_orphan(collection):
@@ -291,7 +284,7 @@ def _mixed(collections: Sequence[InspectedCollection]) -> list[Finding]:
             "mixed embeddings",
             repr(namespace),
             "its parts were embedded differently: " + ", ".join(f"{part} with {id!r}" for part, id in parts.items()),
-            "A repair with one of these embeddings makes the vectors of the other part anew.",
+            "A repair with one of these embeddings computes the vectors of the other part again.",
             repairable=True,
             namespace=namespace,
         )
@@ -309,8 +302,8 @@ def _is_orphan(collection: InspectedCollection) -> bool:
     return not collection.namespace or name != collection_name(collection.namespace, collection.table)
 
 
-class _Surgeon:
-    """Carries out one repair, and keeps account of it."""
+class _Repair:
+    """One repair of a store, and the sentences that say what it did."""
 
     def __init__(
         self, store: MemoryStore, connection: ChromaConnection, embedding: Embedding, progress: Progress
@@ -321,22 +314,22 @@ class _Surgeon:
         self._embedding = embedding
         self._progress = progress
 
-    async def operate(self, before: Inspection) -> Path | None:
-        """Repair everything that can be; where the backup is."""
+    async def run(self, before: Inspection) -> Path | None:
+        """Repair everything that can be repaired; return the path of the backup."""
         backup = await self._connection.clean(before.orphans)
         if before.orphans:
-            self.done.append(f"Deleted {len(before.orphans)} indexes that belonged to nothing.")
+            self.done.append(f"Deleted {len(before.orphans)} indexes that belonged to no collection.")
         await self._unblock(before)
-        await self._connection.prepare()  # which repairs indexes from what is left of them
+        await self._connection.prepare()  # repairs indexes from the vectors that are left
         for collection in filter(_is_unfinished, before.collections):
             await self._connection.delete_collection(collection.name)
             self.done.append(f"Deleted the unfinished copy of {where(collection)}.")
         after = await self._connection.examine()
-        ailing = {collection.name: collection.unindexed for collection in before.collections}
+        unindexed = {collection.name: collection.unindexed for collection in before.collections}
         for collection in after.collections:
-            restored = sorted(ailing.get(collection.name, frozenset()).difference(collection.unindexed))
+            restored = sorted(unindexed.get(collection.name, frozenset()).difference(collection.unindexed))
             if restored:
-                self.done.append(f"Put back {len(restored)} vectors of {where(collection)} from what was left on disk.")
+                self.done.append(f"Put back {len(restored)} vectors of {where(collection)} from the files on disk.")
                 await self._verify(collection, restored)
         for namespace in sorted({finding.namespace for finding in findings(after) if finding.namespace}):
             await self._repair_namespace(namespace, after)
@@ -361,27 +354,27 @@ class _Surgeon:
             await engine.close()
 
     async def _verify(self, part: InspectedCollection, ids: Sequence[str]) -> None:
-        """Make the vectors again that were put back, if they are not those of their memories."""
+        """Compute restored vectors again if they do not belong to their memories."""
         if part.table not in TABLES or part.metadata.get("apm_embedding") != self._embedding.id:
             return
         async with self._engine_of(part.namespace) as engine:
             if not await engine.verify(part.table, ids):
                 await self._embed(engine, part.table, ids)
-                self.done.append(f"They were not those of their memories, and all {len(ids)} were made again.")
+                self.done.append(f"They did not belong to their memories, so all {len(ids)} were computed again.")
 
     async def _repair_namespace(self, namespace: str, inspection: Inspection) -> None:
         parts = {part.table: part for part in inspection.collections if part.namespace == namespace}
-        ailing = {finding.problem for finding in findings(inspection) if finding.namespace == namespace}
-        if "newer schema" in ailing:
+        problems = {finding.problem for finding in findings(inspection) if finding.namespace == namespace}
+        if "newer schema" in problems:
             return
         async with self._engine_of(namespace) as engine:
-            if "mixed embeddings" in ailing:
+            if "mixed embeddings" in problems:
                 await self._unmix(engine, parts)
-            elif "missing vectors" in ailing:
+            elif "missing vectors" in problems:
                 for table in TABLES:
                     if table in parts and parts[table].unindexed:
-                        await self._embed_lost(engine, table, parts[table])
-            if "dead vectors" in ailing and self._may_embed(parts):
+                        await self._embed_missing(engine, table, parts[table])
+            if "dead vectors" in problems and self._may_embed(parts):
                 count = await engine.compact(self._progress)
                 self.done.append(f"Compacted the {count} memories of {namespace!r}.")
 
@@ -389,21 +382,22 @@ class _Surgeon:
         known = {str(part.metadata.get("apm_embedding")) for part in parts.values()}
         if self._embedding.id in known:
             count = await engine.reembed(self._progress)
-            self.done.append(f"Embedded the {count} memories of {engine.namespace!r} anew.")
+            self.done.append(f"Embedded the {count} memories of {engine.namespace!r} again.")
         else:
-            self.done.append(f"Left {engine.namespace!r} as it is: pass one of the embeddings {sorted(known)}.")
+            self.done.append(f"Left {engine.namespace!r} unchanged: pass one of the embeddings {sorted(known)}.")
 
-    async def _embed_lost(self, engine: Engine, table: TableName, part: InspectedCollection) -> None:
-        stored = part.metadata.get("apm_embedding")
-        lost = sorted(part.unindexed)
-        if stored != self._embedding.id:
-            self.done.append(f"Left {len(lost)} rows of {where(part)} without vectors: pass the embedding {stored!r}.")
-            return
-        await self._embed(engine, table, lost)
-        self.done.append(f"Made {len(lost)} vectors of {where(part)} anew.")
+    async def _embed_missing(self, engine: Engine, table: TableName, part: InspectedCollection) -> None:
+        stored, missing = part.metadata.get("apm_embedding"), sorted(part.unindexed)
+        if stored == self._embedding.id:
+            await self._embed(engine, table, missing)
+            self.done.append(f"Computed {len(missing)} vectors of {where(part)} again.")
+        else:
+            self.done.append(
+                f"Left {len(missing)} rows of {where(part)} without vectors: pass the embedding {stored!r}."
+            )
 
     async def _embed(self, engine: Engine, table: TableName, ids: Sequence[str]) -> None:
-        async with progress_of(len(ids), "Embedding what was lost", self._progress) as done:
+        async with progress_of(len(ids), "Embedding lost vectors", self._progress) as done:
             for start in range(0, len(ids), _PAGE):
                 page = ids[start : start + _PAGE]
                 await engine.reindex(table, page)

@@ -1,4 +1,4 @@
-"""A copy of an embedded store that is in use."""
+"""Copy an embedded store while it is in use."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _BLOCK = 1 << 20
 async def snapshot(store: EmbeddedStore, folder: str | os.PathLike[str], *, progress: Progress = True) -> int:
     """Copy an embedded store into a folder, which can be opened as an `EmbeddedStore` itself.
 
-    The store may be in use by this process: its calls wait while the files are copied. The copy holds all that was
-    acknowledged before; of what was being written then it holds what it would after a crash. It appears when it is complete,
-    and is for this user alone.
+    The store may be in use by this process: its calls wait while the files are copied. The copy holds every write that was
+    acknowledged before; unfinished writes are in it as they would be after a crash. It appears when it is complete, and
+    only this user may read it.
 
     Args:
-        store: What to copy.
-        folder: To where; must be new or empty.
-        progress: True for a progress bar on a terminal, or a function that is given (done, total) in bytes, in a thread.
+        store: The store to copy.
+        folder: Where to; must be new or empty.
+        progress: True for a progress bar on a terminal, or a function that is called with (done, total) in bytes, in a thread.
 
     Returns:
         How many bytes were copied.
 
     Raises:
-        ValueError: This is not an embedded store, there is none, or the folder is a link or not empty.
+        ValueError: The store is not an embedded one or does not exist, or the folder is a link or not empty.
         StoreLockedError: Another process has the store open.
-        StoreUnavailableError: The store could not be opened, or the copy not be written.
+        StoreUnavailableError: The store could not be opened, or the copy could not be written.
     """
     if not isinstance(store, EmbeddedStore):
         raise ValueError(
-            f"Only an EmbeddedStore can be copied as it is, not a {type(store).__name__}; use export_memories() for it."
+            f"Only an EmbeddedStore can be copied, not a {type(store).__name__}; use export_memories() instead."
         )
     target = Path(folder)
     await in_thread(lambda: _check(store.folder(), target))
@@ -56,7 +56,7 @@ def _check(source: Path, target: Path) -> None:
     if not (source / DATABASE).exists():
         raise ValueError(f"There is no store in {source}. Nothing was copied; check its path.")
     if target.is_symlink():
-        raise ValueError(f"{target} is a link. Nothing was copied; name the folder that it leads to, or a new one.")
+        raise ValueError(f"{target} is a link. Nothing was copied; name the folder that it points to, or a new one.")
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise ValueError(f"The folder {target} is not empty. Nothing was copied; choose a new one.")
 
@@ -83,7 +83,7 @@ def _copy(source: Path, target: Path, done: Callable[[int], None]) -> int:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Chroma's database, its journal, and the segments. What is ours there belongs to one process."""
+    """Return Chroma's database, its journal, and the segments. Our own files there belong to one process."""
     return [
         path
         for place in folder.iterdir()

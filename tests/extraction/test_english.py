@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from toys import NOW
 
@@ -258,6 +258,7 @@ FRAGMENTS = [
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(max_size=400) | st.lists(st.sampled_from(FRAGMENTS), max_size=60).map(" ".join))
+@example("use-python")
 def test_any_text_can_be_read(text: str) -> None:
     for fact in extract_facts(text):
         assert 0 < len(fact.content) <= 300

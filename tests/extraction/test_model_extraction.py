@@ -27,8 +27,13 @@ from autogen_persistent_memory.core.component_configs import (
 )
 from autogen_persistent_memory.extraction import model_extraction as extraction
 from autogen_persistent_memory.extraction.extractor import Fact, Message, RuleExtractor
-from autogen_persistent_memory.extraction.model_extraction import ModelExtractor, extractor_from_config
-from autogen_persistent_memory.extraction.prompt import EXAMPLE_WORDS, INSTRUCTIONS, question
+from autogen_persistent_memory.extraction.model_extraction import (
+    EXAMPLE_WORDS,
+    INSTRUCTIONS,
+    ModelExtractor,
+    extractor_from_config,
+    question,
+)
 
 LISBON = conversation("user: Hi, I live in Lisbon with my dog Biscuit.", "assistant: How nice!")
 
@@ -254,7 +259,7 @@ async def test_a_failure_that_passes_is_outlasted(trouble: Exception) -> None:
 
 async def test_a_failure_that_stays_is_raised_after_the_retries() -> None:
     client = Failing([ConnectionError("gone") for _ in range(9)])
-    with pytest.raises(PersistentMemoryError, match=r"did not answer .*gone.*ask again later") as raised:
+    with pytest.raises(PersistentMemoryError, match=r"did not answer .*gone.*will be retried") as raised:
         await found(client)
     assert not raised.value.needs_developer
     assert len(client.forms) == 3
@@ -417,7 +422,7 @@ async def test_an_answer_that_is_cut_off_is_no_failure(server: LocalModel) -> No
 async def test_a_model_that_is_gone_is_a_failure_to_try_again() -> None:
     async with local_model() as model:
         client = model.client(max_retries=0)
-    with pytest.raises(PersistentMemoryError, match="ask again later"):
+    with pytest.raises(PersistentMemoryError, match="will be retried"):
         await ModelExtractor(client).extract_later(LISBON, [])
     await client.close()
 

@@ -88,7 +88,7 @@ async def test_an_unreadable_index_is_found_and_repaired_with_a_backup(path: Pat
     assert problems(report.findings) == ["unreadable index"]
     assert report.left == ()
     assert "Put back" in report.done[0]
-    assert "anew" in report.done[1]
+    assert "again" in report.done[1]
     assert seen[-1][0] == seen[-1][1] > 0
     assert report.backup is not None
     assert (report.backup / "chroma.sqlite3").stat().st_size == size
@@ -103,8 +103,8 @@ async def test_vectors_left_on_disk_that_belong_to_other_memories_are_made_again
     os.truncate(folder / "length.bin", 0)
     report = await repair(EmbeddedStore(path), embedding=words(), progress=False)
     assert report.done == (
-        f"Put back {SAVED_EVERY} vectors of profile of 'ann' from what was left on disk.",
-        f"They were not those of their memories, and all {SAVED_EVERY} were made again.",
+        f"Put back {SAVED_EVERY} vectors of profile of 'ann' from the files on disk.",
+        f"They did not belong to their memories, so all {SAVED_EVERY} were computed again.",
     )
     async with open_memory(path) as memory:
         assert await without_vector(memory, TOLD) == []
@@ -171,7 +171,7 @@ async def test_dead_vectors_are_found_and_dropped(path: Path) -> None:
     assert report.done == (f"Compacted the {ROWS} memories of 'ann'.",)
     assert problems(report.left) == ["orphaned index"]  # of the collection that was replaced
     report = await repair(EmbeddedStore(path), embedding=words(), progress=False)
-    assert report.done == ("Deleted 1 indexes that belonged to nothing.",)
+    assert report.done == ("Deleted 1 indexes that belonged to no collection.",)
     assert report.left == ()
     async with open_memory(path) as memory:
         assert await without_vector(memory, TOLD) == []

@@ -31,8 +31,9 @@ from autogen_persistent_memory import (
     import_memories,
 )
 from autogen_persistent_memory.maintenance.doctor import Report, diagnose, repair
+from autogen_persistent_memory.maintenance.salvage import recovery
 from autogen_persistent_memory.maintenance.salvage.damaged_sqlite import Lost
-from autogen_persistent_memory.maintenance.salvage.recovery import Finds, sort_out
+from autogen_persistent_memory.maintenance.salvage.recovery import to_memories
 from autogen_persistent_memory.maintenance.salvage.salvage import _open_damaged, salvage
 from autogen_persistent_memory.storage.repair.inspect import segment_folders
 from autogen_persistent_memory.storage.repair.startup_repair import finish_replacement, replace_damaged
@@ -143,11 +144,11 @@ async def recovered(path: Path, embedding: CallableEmbedding | None = None) -> R
     return await repair(EmbeddedStore(path), embedding=embedding or words(), progress=False)
 
 
-def found_in(path: Path) -> Finds:
-    return sort_out(salvage(path))
+def found_in(path: Path) -> recovery.Contents:
+    return to_memories(salvage(path))
 
 
-def ids_in(finds: Finds) -> dict[str, set[str]]:
+def ids_in(finds: recovery.Contents) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {namespace: set() for namespace in NAMESPACES}
     for find in finds.tables:
         found[find.namespace] |= find.records.keys()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from autogen_persistent_memory.maintenance.transfer.export_format import (
     NamespaceLine,
     RecordLine,
     ValueLine,
+    _RecordFields,
     from_line,
     to_line,
 )
@@ -182,6 +183,16 @@ def test_a_text_that_is_no_value_comes_back_as_it_was(text: str) -> None:
 def test_the_lines_about_the_file_come_back_as_they_were() -> None:
     for line in (Header(7), NamespaceLine("prod/ann", {"profile": "toy"}), End(7)):
         assert from_line(to_line(line)) == line
+
+
+def test_every_field_of_a_record_is_read_and_only_the_identifying_ones_are_required() -> None:
+    required = {"shelf", "id", "namespace", "content", "created_at"}
+    assert set(_RecordFields.__annotations__) == {field.name for field in fields(MemoryRecord)} | {"shelf", "vector"}
+    assert _RecordFields.__required_keys__ == required
+    record = MemoryRecord(id="x", namespace="ann", content="Uses SQLite", created_at=NOW, updated_at=NOW)
+    line = {name: value for name, value in json.loads(to_line(RecordLine("profile", record))).items() if value}
+    oldest = {name: line[name] for name in ("type", *required)}
+    assert from_line(json.dumps(oldest)) == RecordLine("profile", record)
 
 
 # There and back
@@ -382,14 +393,17 @@ BAD_LINES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no time": (lambda line: line | {"updated_at": "yesterday"}, "updated_at must be a time"),
     "a time without zone": (lambda line: line | {"updated_at": "2026-03-01T12:00:00"}, "updated_at must be a time"),
     "a bad namespace": (lambda line: line | {"namespace": "../ann"}, "not a plain path"),
-    "a bad shelf": (lambda line: line | {"shelf": "attic"}, "shelf must be one of profile, session"),
-    "a bad origin": (lambda line: line | {"origin": "god"}, "origin must be one of user"),
-    "a bad count": (lambda line: line | {"uses": -1}, "uses must be a whole number"),
-    "a bad flag": (lambda line: line | {"pinned": "no"}, "pinned must be True or False"),
+    "a bad shelf": (lambda line: line | {"shelf": "attic"}, "shelf must be 'profile' or 'session', not 'attic'"),
+    "a bad origin": (lambda line: line | {"origin": "god"}, "origin must be 'user', .*, not 'god'"),
+    "a bad count": (lambda line: line | {"uses": -1}, "uses must be greater than or equal to 0, not -1"),
+    "a bad flag": (lambda line: line | {"pinned": "no"}, "pinned must be a valid boolean, not 'no'"),
     "bad tags": (lambda line: line | {"tags": "db"}, "tags must be a list"),
-    "bad metadata": (lambda line: line | {"metadata": None}, "metadata must be a JSON object"),
-    "no number": (lambda line: line | {"metadata": {"x": float("nan")}}, "NaN is no JSON number"),
-    "content that is no JSON": (lambda line: line | {"mime_type": "application/json"}, "cannot be imported: "),
+    "bad metadata": (lambda line: line | {"metadata": None}, "metadata must be a valid dictionary, not None"),
+    "no number": (lambda line: line | {"metadata": {"x": float("nan")}}, "NaN is not a JSON number"),
+    "content that is no JSON": (
+        lambda line: line | {"mime_type": "application/json"},
+        "content is not application/json",
+    ),
     "a bad vector": (lambda line: line | {"vector": "abc"}, "vector is not the base64"),
 }
 

@@ -11,7 +11,6 @@ PACKAGE = "autogen_persistent_memory"
 
 TRANSFER = {
     "maintenance.transfer.transfer",
-    "maintenance.transfer.importer",
     "maintenance.transfer.export_format",
     "maintenance.transfer.streams",
     "maintenance.snapshot",
@@ -30,7 +29,6 @@ SALVAGE = {
 }
 MODELS = {
     "extraction.model_extraction",
-    "extraction.prompt",
     "extraction.grounding",
     "extraction.model_json",
     "memories.tools",

@@ -143,8 +143,8 @@ async def test_debounced_work_runs_once_when_requests_stop() -> None:
     started = loop.time()
     for _ in range(3):
         debounce.ask()
+        assert debounce.is_awaited
         await asyncio.sleep(0.05)
-    assert debounce.is_awaited
     assert await asyncio.wait_for(done.get(), 5) - started >= 0.2
     assert not debounce.is_awaited
     debounce.ask()

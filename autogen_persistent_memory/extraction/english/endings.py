@@ -1,8 +1,9 @@
-"""Rules for what is over without anything in its place: "no longer", "stopped", "cancelled". Pure functions."""
+"""Rules for things that ended without a replacement: "no longer", "stopped", "cancelled". Pure functions."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ...core.lazy_regex import lazy
 from ..extractor import NOT_NAMING, Ending
@@ -10,78 +11,67 @@ from .about_user import from_predicate
 from .claims import without_adverbs
 from .person import first_form, plain_form
 from .phrases import Finding, choice_key, head, is_passing
-from .vocabulary import MANY_RELATIONS, ONLY_RELATIONS, PETS, words
+from .vocabulary import KIN, pattern, words
 
 _I = re.IGNORECASE
-_KIN = "|".join(
-    re.escape(word) for word in sorted(words(f"{ONLY_RELATIONS},{MANY_RELATIONS},{PETS}"), key=len, reverse=True)
-)
-
-
 _GENERIC = words(
-    "trip, meeting, plan, plans, subscription, membership, appointment, flight, holiday,"
-    " vacation, event, booking, reservation, order, visit, account, job, project"
+    """
+    trip, meeting, plan, plans, subscription, membership, appointment, flight, holiday, vacation, event, booking,
+    reservation, order, visit, account, job, project
+    """
 )
 
 
 _TERMINABLE = lazy(
-    rf"[A-Z]|\b(?:{'|'.join(sorted(_GENERIC))}|wedding|party|concert|contract|lease|support"
-    rf"|conference|interview|call|dinner|course|class|launch|release|beta|tour|surgery)s?\b"
+    rf"[A-Z]|\b(?:{'|'.join(sorted(_GENERIC))}|wedding|party|concert|contract|lease|support|conference|interview|call"
+    rf"|dinner|course|class|launch|release|beta|tour|surgery)s?\b"
 )
 _LEFT_OFF = words(
-    "use, drink, eat, smoke, play, do, practice, practise, watch, read, attend, go, run, take,"
-    " train, date, volunteer, subscribe, follow, commute, drive, cook, own, listen, vape,"
-    " gamble"
+    """
+    use, drink, eat, smoke, play, do, practice, practise, watch, read, attend, go, run, take, train, date, volunteer,
+    subscribe, follow, commute, drive, cook, own, listen, vape, gamble
+    """
 )
 
-_NO_LONGER = lazy(
-    r"(?P<who>I|we) (?:(?:am|are) no longer (?P<am>.+)|no longer (?P<do>.+)|(?:do not"
-    r"|cannot) (?P<neg>.+?) (?:any ?more|any longer|these days)(?P<t1>\b.*)|(?:am"
-    r"|are) not (?P<negam>.+?) (?:any ?more|any longer)(?P<t2>\b.*))",
-    _I,
+_NO_LONGER = pattern(
+    r"(?P<who>I|we) (?:(?:am|are) no longer (?P<am>.+)|no longer (?P<do>.+)|(?:do not|cannot) (?P<neg>.+?) (?:any "
+    r"?more|any longer|these days)(?P<t1>\b.*)|(?:am|are) not (?P<negam>.+?) (?:any ?more|any longer)(?P<t2>\b.*))"
 )
-_STOPPED = lazy(
-    r"(?P<who>I|we) (?:have |just |finally |recently |also |already )*(?:stopped|quit|gave up"
-    r"|given up|am done|are done) (?P<v>\w+ing\b.*|(?:coffee|alcohol|sugar|caffeine|cigarettes"
-    r"|meat|dairy|gluten|carbs|nicotine|weed|drinking|social media|facebook|twitter|instagram"
-    r"|gluten|soda|chocolate)\b.*)",
-    _I,
+_STOPPED = pattern(
+    r"(?P<who>I|we) (?:have |just |finally |recently |also |already )*(?:stopped|quit|gave up|given up|am done"
+    r"|are done) (?P<v>\w+ing\b.*|(?:coffee|alcohol|sugar|caffeine|cigarettes|meat|dairy|gluten|carbs|nicotine|weed"
+    r"|drinking|social media|facebook|twitter|instagram|gluten|soda|chocolate)\b.*)"
 )
-_LEFT_JOB = lazy(
-    r"(?:I) (?:have |just |finally |recently |am |was |got )*(?:(?:quit|left|lost"
-    r"|resigned from) (?:my |the )?(?:job|position|role)(?: (?:at|with) (?P<v>(?-i:[A-Z])[^,"
-    r".]*?))?|(?:quit|resigned|was fired|was laid off|fired|laid off)(?: (?:from|by"
-    r"|at) (?P<v2>(?-i:[A-Z])[^,.]*?))?|(?:left|quitting"
-    r"|leaving) (?P<v3>(?-i:[A-Z])[\w&-]*))(?=$|[,.]| (?:yesterday|today|last|this|in|on|after"
-    r"|because|and|since|to)\b)",
-    _I,
+_LEFT_JOB = pattern(
+    r"(?:I) (?:have |just |finally |recently |am |was |got )*(?:(?:quit|left|lost|resigned from) (?:my |the )?(?:job"
+    r"|position|role)(?: (?:at|with) (?P<v>(?-i:[A-Z])[^,.]*?))?|(?:quit|resigned|was fired|was laid off|fired"
+    r"|laid off)(?: (?:from|by|at) (?P<v2>(?-i:[A-Z])[^,.]*?))?|(?:left|quitting|leaving) "
+    r"(?P<v3>(?-i:[A-Z])[\w&-]*))(?=$|[,.]| (?:yesterday|today|last|this|in|on|after|because|and|since|to)\b)"
 )
-_DROPPED = lazy(
-    r"(?P<who>I|we|our team|my team|the team) (?:have |has |just |finally |recently |also "
-    r"|already |decided to )*(?P<verb>cancell?ed|cancell?|called off|dropped|drop|ditched"
-    r"|abandoned|got rid of|gave up|sold|returned|uninstalled|removed|deleted|retired|canned"
-    r"|gave away|broke up with|unsubscribed from) (?P<v>.+)",
-    _I,
+_DROPPED = pattern(
+    r"(?P<who>I|we|our team|my team|the team) (?:have |has |just |finally |recently |also |already "
+    r"|decided to )*(?P<verb>cancell?ed|cancell?|called off|dropped|drop|ditched|abandoned|got rid of|gave up|sold"
+    r"|returned|uninstalled|removed|deleted|retired|canned|gave away|broke up with|unsubscribed from) (?P<v>.+)"
 )
-_IS_CANCELLED = lazy(
-    r"(?P<v>(?:the|my|our) [^,]{2,80}?) (?:has been|have been|was|were|is|are|got) (?:just "
-    r"|now )?(?:cancell?ed|called off|scrapped|dropped|discontinued|abandoned)\b.*",
-    _I,
+_IS_CANCELLED = pattern(
+    r"(?P<v>(?:the|my|our) [^,]{2,80}?) (?:has been|have been|was|were|is|are|got) (?:just |now )?(?:cancell?ed"
+    r"|called off|scrapped|dropped|discontinued|abandoned)\b.*"
 )
-_DIED = lazy(
-    rf"(?:my|our) (?:(?:old|beloved|dear|poor|late) )*(?P<kin>{_KIN})(?:,"
-    rf"? (?P<name>(?-i:[A-Z])[\w-]+))?,? (?:has |just |sadly |recently )*(?:died|passed away"
-    rf"|passed|was put (?:down|to sleep)|ran away)\b.*",
-    _I,
+_DIED = pattern(
+    rf"(?:my|our) (?:(?:old|beloved|dear|poor|late) )*(?P<kin>{KIN})(?:,? (?P<name>(?-i:[A-Z])[\w-]+))?,? (?:has "
+    rf"|just |sadly |recently )*(?:died|passed away|passed|was put (?:down|to sleep)|ran away)\b.*"
 )
 
 
-def ending(text: str) -> tuple[Finding, Ending] | None:
-    """What a clause says is over."""
-    return _no_longer(text) or _left(text) or _gone(text)
+def ending(text: str) -> Finding | None:
+    """Return what a clause says is over."""
+    found = _no_longer(text) or _left(text) or _gone(text)
+    if found and found.ends and (found.ends.key or "").startswith("project/") and re.match(r"we\b", text, _I):
+        return replace(found, together=True)
+    return found
 
 
-def _no_longer(text: str) -> tuple[Finding, Ending] | None:
+def _no_longer(text: str) -> Finding | None:
     found = _NO_LONGER.match(text)
     stopped = _STOPPED.match(text)
     if found:
@@ -95,8 +85,8 @@ def _no_longer(text: str) -> tuple[Finding, Ending] | None:
     else:
         return None
     predicate = re.sub(
-        r"\s+(?:last (?:year|month|week)|yesterday|now|since .*|because .*"
-        r"|in (?:\d{4}|(?:Jan|Febr)uary|March|April|May|June|July|August|(?:Septem|Octo|Novem|Decem)ber).*)$",
+        r"\s+(?:last (?:year|month|week)|yesterday|now|since .*|because .*|in (?:\d{4}|(?:Jan|Febr)uary|March|April"
+        r"|May|June|July|August|(?:Septem|Octo|Novem|Decem)ber).*)$",
         "",
         without_adverbs(predicate),
         flags=_I,
@@ -119,14 +109,14 @@ def _no_longer(text: str) -> tuple[Finding, Ending] | None:
     return _over(known.tag if known else "ending", None, named, known.tag if known else None)
 
 
-def _left(text: str) -> tuple[Finding, Ending] | None:
+def _left(text: str) -> Finding | None:
     found = _LEFT_JOB.match(text)
     if found is None:
         return None
     return _over("work", "user/employer", found["v"] or found["v2"] or found["v3"] or "")
 
 
-def _gone(text: str) -> tuple[Finding, Ending] | None:
+def _gone(text: str) -> Finding | None:
     died = _DIED.match(text)
     if died:
         return _over("family", None, died["name"] or died["kin"])
@@ -148,5 +138,5 @@ def _gone(text: str) -> tuple[Finding, Ending] | None:
     return _over("ending", known, sharper or naming)
 
 
-def _over(tag: str, key: str | None, naming: str, sort: str | None = None) -> tuple[Finding, Ending]:
-    return Finding(tag, value=naming), Ending(key, naming.strip(" .,!"), sort)
+def _over(tag: str, key: str | None, naming: str, sort: str | None = None) -> Finding:
+    return Finding(tag, value=naming, ends=Ending(key, naming.strip(" .,!"), sort))

@@ -1,46 +1,41 @@
-"""Facts from what people say, by rule: no model, a fraction of a millisecond a sentence. A pure function."""
+"""From a message to its facts: try the rules on every claim and clause, in order. A pure function."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
-from ...core.lazy_regex import lazy
-from ..english import about_project as project
-from ..english import about_user as person
-from ..extractor import Ending, Fact
+from ..extractor import Fact
+from . import about_project as project
+from . import about_user as user
 from .about_life import kind_of_plan
 from .claims import Claim, Clause, claims, clauses, without_adverbs
 from .endings import ending
 from .instructions import instruction
 from .person import first_form, third_person
 from .phrases import Finding, is_passing, slug
-from .vocabulary import MANY_RELATIONS, ONLY_RELATIONS, PETS, words
+from .vocabulary import KIN, ONLY_RELATIONS, PETS, pattern, words
 
 _I = re.IGNORECASE
 _LONGEST_FACT = 300
-_ONLY = words(ONLY_RELATIONS)
-_KIN = "|".join(
-    re.escape(word) for word in sorted(words(f"{ONLY_RELATIONS},{MANY_RELATIONS},{PETS}"), key=len, reverse=True)
-)
-_RELATIVE = lazy(
-    rf"(?:my|our) (?P<which>(?:(?:older|younger|elder|little|big|other|oldest|youngest|eldest|new"
-    rf"|old|middle|first|second|beloved|late|dear) )*)(?P<kin>{_KIN})\b(?:,"
-    rf"? (?P<name>(?-i:[A-Z])[\w-]+),?)?(?P<has>'s)? (?P<rest>.+)",
-    _I,
+_ONLY, _PETS = words(ONLY_RELATIONS), words(PETS)
+_RELATIVE = pattern(
+    rf"(?:my|our) (?P<which>(?:(?:older|younger|elder|little|big|other|oldest|youngest|eldest|new|old|middle|first"
+    rf"|second|beloved|late|dear) )*)(?P<kin>{KIN})\b(?:,? (?P<name>(?-i:[A-Z])[\w-]+),?)?(?P<has>'s)? (?P<rest>.+)"
 )
 _OF_OTHERS = frozenset(
     ("name", "surname", "age", "birthday", "favourite", "job", "employer", "diet", "pronouns", "email", "phone", "home")
 )
-_PERSONAL = lazy(r"(?P<who>I|we)\s+(?P<rest>.+)", _I)
-_AS_A = lazy(r"as (?P<v>(?:a|an) [\w\s-]{3,50}?),\s+(?=(?:I|we|my|our|it|the|what|could|can|how)\b)", _I)
+_PERSONAL = pattern(r"(?P<who>I|we)\s+(?P<rest>.+)")
+_AS_A = pattern(r"as (?P<v>(?:a|an) [\w\s-]{3,50}?),\s+(?=(?:I|we|my|our|it|the|what|could|can|how)\b)")
 
 
 def extract_facts(text: str) -> list[Fact]:
-    """The facts that a message of the user's tells of the user and of the user's work, in order, each once.
+    """Return the facts that a message of the user tells about the user and the user's work, in order, each once.
 
     Args:
-        text: The message. Only its beginning is read if it is very long.
+        text: The message. If it is very long, only its beginning is read.
 
     >>> [fact.content for fact in extract_facts("My name is Sarah and I prefer TypeScript")]
     ["The user's name is Sarah.", 'The user prefers TypeScript.']
@@ -51,98 +46,73 @@ def extract_facts(text: str) -> list[Fact]:
 
 
 def _of_claim(claim: Claim) -> Iterator[Fact]:
-    whole = _of_whole(claim)
+    whole = _of_whole(claim.text)
     if whole is not None:
-        yield whole
+        yield _fact(whole, claim.text)
         return
     role = _AS_A.match(claim.text)
     if role:
-        yield from (
-            _fact(found, f"I am {role['v']}", key=_key("user", found))
-            for found in person.from_predicate(f"am {role['v']}")
-        )
+        for found in user.from_predicate(f"am {role['v']}"):
+            yield _fact(_owned(found, "user"), f"I am {role['v']}")
         claim = Claim(claim.text[role.end() :])
     facts = [fact for clause in clauses(claim) for fact in _of_clause(clause)]
     if not facts and claim.explicit and not is_passing(claim.text):
-        facts = [_remembered(claim)]
+        facts = [_fact(Finding("remembered", kind_of_plan(claim.text) or "fact"), claim.text)]
     yield from facts
 
 
-def _of_whole(claim: Claim) -> Fact | None:
-    """What only a whole sentence tells, with its reason."""
-    learned = project.lesson(claim.text)
+def _of_whole(text: str) -> Finding | None:
+    """Return what only a whole sentence tells, with its reason."""
+    learned = project.lesson(text)
     if learned is not None:
-        return _fact(learned, claim.text, together=True)
-    decided = project.decision(claim.text)
+        return learned
+    decided = project.decision(text)
     if decided is not None:
-        over = ending(claim.text) if decided[0].slot is None else None
-        return _fact(decided[0], claim.text, together=decided[1], key=decided[0].slot, ends=over[1] if over else None)
-    wanted = instruction(claim.text)
-    if wanted is not None:
-        return _fact(wanted, claim.text, key=_key("user", wanted))
-    return None
+        over = ending(text) if decided.slot is None else None
+        return replace(decided, ends=over.ends) if over else decided
+    wanted = instruction(text)
+    return wanted and _owned(wanted, "user")
 
 
 def _of_clause(clause: Clause) -> Iterator[Fact]:
-    text = clause.text
-    decided = project.decision(text)
-    if decided is not None:
-        yield _fact(decided[0], clause.whole, together=decided[1], key=decided[0].slot)
-        return
-    over = ending(text)
-    if over is not None:
-        together = re.match(r"we\b", text, _I) is not None and (over[1].key or "").startswith("project/")
-        yield _fact(over[0], clause.whole, together=together, ends=over[1])
-        return
-    if re.search(r"\b(?:no longer|any ?more)\b", text, _I):
-        return  # something is over, but nothing that the rules know
-    switched = project.switch(text)
-    if switched is not None:
-        found, old, together = switched
-        yield _fact(
-            found, clause.whole, together=together, key=found.slot, ends=Ending(found.slot, old) if old else None
-        )
-        return
-    used = project.use(text)
-    if used is not None:
-        yield _fact(used[0], clause.whole, together=used[1], key=used[0].slot)
-        return
-    ours = project.attribute(text)
-    if ours is not None:
-        yield _fact(ours, clause.whole, key=ours.slot)
-        return
-    yield from _of_person(clause)
+    for rule in (project.decision, ending, project.switch, project.use, project.attribute):
+        if rule is project.switch and re.search(r"\b(?:no longer|any ?more)\b", clause.text, _I):
+            return  # something is over, but the rules do not know what
+        found = rule(clause.text)
+        if found is not None:
+            yield _fact(found, clause.whole)
+            return
+    for found, more in _of_person(clause.text):
+        yield _fact(found, clause.whole, more)
 
 
-def _of_person(clause: Clause) -> Iterator[Fact]:
-    text = clause.text
+def _of_person(text: str) -> Iterator[tuple[Finding, tuple[str, ...]]]:
+    """Yield what a clause tells of the user or a relative, with further tags."""
     personal = _PERSONAL.match(text)
     relative = _RELATIVE.match(text)
     if personal:
         predicate = re.sub(r"^are\b", "am", without_adverbs(personal["rest"]))
-        for found in person.from_predicate(predicate):
+        for found in user.from_predicate(predicate):
             ours = found.tag == "project" or (found.tag == "habit" and project.at_work(text))
-            together = ours and personal["who"].lower() == "we"
-            key = _key("project" if together else "user", found) if together or found.tag != "project" else None
-            yield _fact(found, clause.whole, together=together, key=key)
+            if ours and personal["who"].lower() == "we":
+                yield replace(_owned(found, "project"), together=True), ()
+            else:
+                yield _owned(found, None if found.tag == "project" else "user"), ()
     elif relative:
-        yield from _of_relative(relative, clause)
-    elif re.match(r"(?:my|our)\b", text, _I):
-        told = person.from_attribute(re.sub(r"^(?:my|our)\s+", "", text, flags=_I))
-        if told is None:
-            told = _of_own_team(text)
-        if told is not None:
-            yield _fact(told, clause.whole, key=_key("user", told))
+        yield from _of_relative(relative)
     else:
-        favourite = person.from_favourite(text)
-        if favourite is not None:
-            yield _fact(favourite, clause.whole, key=_key("user", favourite))
+        if re.match(r"(?:my|our)\b", text, _I):
+            told = user.from_attribute(re.sub(r"^(?:my|our)\s+", "", text, flags=_I)) or _of_own_team(text)
+        else:
+            told = user.from_favourite(text)
+        if told is not None:
+            yield _owned(told, "user"), ()
 
 
 def _of_own_team(text: str) -> Finding | None:
     found = re.match(
-        r"(?:my|our) (?:team|company|department) (?:has (?=\d|two|three|four|five|six|seven|eight"
-        r"|nine|ten|a |no )|consists of |meets |works |prefers |follows )(?P<v>.+)",
+        r"(?:my|our) (?:team|company|department) (?:has (?=\d|two|three|four|five|six|seven|eight|nine|ten|a |no )"
+        r"|consists of |meets |works |prefers |follows )(?P<v>.+)",
         text,
         _I,
     )
@@ -151,52 +121,40 @@ def _of_own_team(text: str) -> Finding | None:
     return Finding("work", value=found["v"])
 
 
-def _of_relative(found: re.Match[str], clause: Clause) -> Iterator[Fact]:
-    """What is said of a relative or a pet: read like what one says of oneself, and kept under the relative."""
+def _of_relative(found: re.Match[str]) -> Iterator[tuple[Finding, tuple[str, ...]]]:
+    """Yield what is said of a relative or a pet: read as if said of oneself, and kept under the relative."""
     kin, name = found["kin"].lower(), found["name"]
     owner = f"user/{slug(found['which'] + kin)}"
     if name and kin not in _ONLY:
         owner = f"{owner}/{slug(name)}"
-    if found["has"]:
-        told = person.from_attribute(found["rest"])
-        findings = [told] if told and (told.slot or "").split("/")[0] in _OF_OTHERS else []
+    rest = found["rest"] if found["has"] else re.sub(r"^is (?:called|named) ", "name is ", found["rest"], flags=_I)
+    if found["has"] or rest.lower().startswith("name is"):
+        told = user.from_attribute(rest)
+        if told and found["has"] and (told.slot or "").split("/")[0] not in _OF_OTHERS:
+            told = None
     else:
-        rest = re.sub(r"^is (?:called|named) ", "name is ", found["rest"], flags=_I)
-        if rest.lower().startswith("name is"):
-            told = person.from_attribute(rest)
-            findings = [told] if told else []
-        else:
-            verb, _, after = without_adverbs(rest).partition(" ")
-            findings = list(person.from_predicate(without_adverbs(f"{first_form(verb)} {after}")))[:1]
-    for finding in findings:
-        many = finding.slot == "name" and kin not in _ONLY
-        if finding.tag not in ("tool", "project"):
-            yield _fact(
-                Finding(finding.tag, finding.kind if finding.tag == "plan" else "fact", finding.slot, finding.value),
-                clause.whole,
-                key=None if many else _key(owner, finding),
-                more=("pet" if kin in words(PETS) else "family",),
-            )
+        verb, _, after = without_adverbs(rest).partition(" ")
+        told = next(user.from_predicate(without_adverbs(f"{first_form(verb)} {after}")), None)
+    if told is not None and told.tag not in ("tool", "project"):
+        many = told.slot == "name" and kin not in _ONLY
+        kind = told.kind if told.tag == "plan" else "fact"
+        yield (
+            _owned(replace(told, kind=kind, told=None), None if many else owner),
+            ("pet" if kin in _PETS else "family",),
+        )
 
 
-def _remembered(claim: Claim) -> Fact:
-    """What was said in order to be remembered, though no rule knows what it is."""
-    return _fact(Finding("remembered", kind_of_plan(claim.text) or "fact"), claim.text)
+def _owned(found: Finding, owner: str | None) -> Finding:
+    """Return a finding with the owner of its slot; without an owner it fills none."""
+    return replace(found, slot=f"{owner}/{found.slot}" if owner and found.slot else None)
 
 
-def _key(owner: str, found: Finding) -> str | None:
-    return f"{owner}/{found.slot}" if found.slot else None
-
-
-def _fact(
-    found: Finding,
-    said: str,
-    *,
-    together: bool = False,
-    key: str | None = None,
-    ends: Ending | None = None,
-    more: tuple[str, ...] = (),
-) -> Fact:
-    content = third_person(found.told or said, together=together)
-    tags = tuple(dict.fromkeys((*more, found.tag)))
-    return Fact(content=content, kind=found.kind, tags=tags, key=key, ends=ends, quote=said)
+def _fact(found: Finding, said: str, more: tuple[str, ...] = ()) -> Fact:
+    return Fact(
+        content=third_person(found.told or said, together=found.together),
+        kind=found.kind,
+        tags=tuple(dict.fromkeys((*more, found.tag))),
+        key=found.slot,
+        ends=found.ends,
+        quote=said,
+    )

@@ -1,65 +1,56 @@
-"""Rules for what the user wants of all answers to come: "always …", "from now on …". Pure functions."""
+"""Rules for lasting wishes about the assistant's answers: "always …", "from now on …", "call me …". Pure functions."""
 
 from __future__ import annotations
 
 import re
 
-from ...core.lazy_regex import lazy
 from .phrases import Finding, answer_slot, category_of, choice_slot, is_passing, name_in
+from .vocabulary import pattern
 
 _I = re.IGNORECASE
 
-_LASTING = lazy(
-    r"(?:from now on|from here on|going forward|in (?:the )?future|from today|as of now"
-    r"|for all future \w+|in general|whenever you \w+[^,]{0,40})\b,?\s*(?:please |always "
-    r"|I want you to |I would like you to |you should )*(?P<do>.+)",
-    _I,
+_LASTING = pattern(
+    r"(?:from now on|from here on|going forward|in (?:the )?future|from today|as of now|for all future \w+|in general"
+    r"|whenever you \w+[^,]{0,40})\b,?\s*(?:please |always |I want you to |I would like you to "
+    r"|you should )*(?P<do>.+)"
 )
-_TRAILING_LASTING = lazy(
-    r"(?:please )?(?P<do>\w+\b.+?),? (?:from now on|going forward|in (?:the )?future|every time"
-    r"|in all (?:your|future) \w+)$",
-    _I,
+_TRAILING_LASTING = pattern(
+    r"(?:please )?(?P<do>\w+\b.+?),? (?:from now on|going forward|in (?:the )?future|every time|in all (?:your"
+    r"|future) \w+)$"
 )
-_ALWAYS = lazy(
-    r"(?:please |you (?:should |must )|I want you to |I would like you to |I need you to "
-    r"|make sure (?:to |you ))*(?P<do>(?:always|never) (?!\w+ing\b|mind|again|ever|heard|been"
-    r"|knew|seen|thought|had|did|was|a\b|the\b|said|say\b|happy|good|nice|worked|works|is\b"
-    r"|have\b|forget|look on|give up|stop\b|lose\b|quit\b|believe|too late)[a-z'-]+\b.*)",
-    _I,
+_ALWAYS = pattern(
+    r"(?:please |you (?:should |must )|I want you to |I would like you to |I need you to |make sure (?:to "
+    r"|you ))*(?P<do>(?:always|never) (?!\w+ing\b|mind|again|ever|heard|been|knew|seen|thought|had|did|was|a\b|the\b"
+    r"|said|say\b|happy|good|nice|worked|works|is\b|have\b|forget|look on|give up|stop\b|lose\b|quit\b|believe"
+    r"|too late)[a-z'-]+\b.*)"
 )
-_PLEASE = lazy(
-    r"(?:please |kindly |can you please )*(?P<do>(?:do not |stop |avoid |only |just )?(?:use"
-    r"|using|answer|answering|respond|responding|reply|replying|keep|write|writing|format|speak"
-    r"|talk|be|give me|give|explain|include|stick to|address me|apologi[sz]\w+)\b.+)",
-    _I,
+_PLEASE = pattern(
+    r"(?:please |kindly |can you please )*(?P<do>(?:do not |stop |avoid |only |just )?(?:use|using|answer|answering"
+    r"|respond|responding|reply|replying|keep|write|writing|format|speak|talk|be|give me|give|explain|include"
+    r"|stick to|address me|apologi[sz]\w+)\b.+)"
 )
-_CALL_ME = lazy(
-    r"(?:please |you can |you may |just |everyone |people |everybody |my friends "
-    r"|friends )*(?:do not call me \w+,? )?(?:call|calls) me (?P<v>.+)",
-    _I,
+_CALL_ME = pattern(
+    r"(?:please |you can |you may |just |everyone |people |everybody |my friends |friends )*(?:do not call me \w+,? "
+    r")?(?:call|calls) me (?P<v>.+)"
 )
-_NO_MORE = lazy(
-    r"(?:please )?(?P<do>(?:do not|stop|avoid|no need to) (?:ever )?(?:use |using |include "
-    r"|including |add |adding )?(?:emojis?|emoticons|jargon|apologi[sz]\w+|exclamation marks"
-    r"|em[ -]dashes|filler|disclaimers|buzzwords|hashtags|smileys|slang)\b.*)",
-    _I,
+_NO_MORE = pattern(
+    r"(?:please )?(?P<do>(?:do not|stop|avoid|no need to) (?:ever )?(?:use |using |include |including |add "
+    r"|adding )?(?:emojis?|emoticons|jargon|apologi[sz]\w+|exclamation marks|em[ -]dashes|filler|disclaimers"
+    r"|buzzwords|hashtags|smileys|slang)\b.*)"
 )
-_ANSWERS = lazy(
-    r"\b(?:your|all) (?:\w+ )?(?:answers|replies|responses|explanations|messages|code|output)\b"
-    r"|\bwhen you (?:answer|reply|write|explain)\b|\bin my (?:code|projects)\b",
-    _I,
+_ANSWERS = pattern(
+    r"\b(?:your|all) (?:\w+ )?(?:answers|replies|responses|explanations|messages|code|output)\b|\bwhen you (?:answer"
+    r"|reply|write|explain)\b|\bin my (?:code|projects)\b"
 )
-_ONCE = lazy(
-    r"\b(?:this|these|the following|above|below|here|it|the (?:file|second|first|third|last"
-    r"|other|same|function|code|class|list|table|data|option|error|question|text))\b|\b(?:an?"
-    r"|one|the) (?:\w+ ){0,3}(?:answer|response|reply|summary|explanation|question|sentence|list"
-    r"|table|paragraph|word|email|message|poem|story)\b|:",
-    _I,
+_ONCE = pattern(
+    r"\b(?:this|these|the following|above|below|here|it|the (?:file|second|first|third|last|other|same|function|code"
+    r"|class|list|table|data|option|error|question|text))\b|\b(?:an?|one|the) (?:\w+ ){0,3}(?:answer|response|reply"
+    r"|summary|explanation|question|sentence|list|table|paragraph|word|email|message|poem|story)\b|:"
 )
 
 
 def instruction(text: str) -> Finding | None:
-    """A lasting wish about the assistant's work; a request for this one answer is none."""
+    """Return a lasting wish about the assistant's work, but not a request for one answer."""
     called = _CALL_ME.match(text)
     if called:
         name = name_in(called["v"]) or name_in(called["v"].capitalize() if len(called["v"].split()) == 1 else "")
@@ -78,7 +69,7 @@ def instruction(text: str) -> Finding | None:
     if (
         asked
         and not _ONCE.search(asked["do"])
-        and not is_passing(re.sub(r"\byour\b", "the", asked["do"].split(" ", 1)[1]))
+        and not is_passing(re.sub(r"\byour\b", "the", asked["do"].partition(" ")[2]))
     ):
         slot = _slot(asked["do"])
         if (slot and len(asked["do"].split()) <= 12) or (

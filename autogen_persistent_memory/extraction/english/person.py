@@ -1,4 +1,4 @@
-"""From the first person to the third and back: "I prefer my own", "The user prefers their own". Pure functions."""
+"""Sentences from the first person to the third and back: "I prefer my own", "The user prefers their own". Pure functions."""
 
 from __future__ import annotations
 
@@ -6,68 +6,40 @@ import re
 from collections.abc import Iterable
 
 from ...core.lazy_regex import lazy
-from .vocabulary import words
+from .vocabulary import pairs, words
 
-USER = "the user"
-TEAM = "the user's team"
+_USER, _TEAM = "the user", "the user's team"
 
-_CONTRACTIONS = {
-    "i'm": "I am",
-    "im": "I am",
-    "i've": "I have",
-    "ive": "I have",
-    "i'd": "I would",
-    "i'll": "I will",
-    "we're": "we are",
-    "we've": "we have",
-    "we'd": "we would",
-    "we'll": "we will",
-    "can't": "cannot",
-    "cant": "cannot",
-    "won't": "will not",
-    "don't": "do not",
-    "dont": "do not",
-    "doesn't": "does not",
-    "doesnt": "does not",
-    "didn't": "did not",
-    "didnt": "did not",
-    "isn't": "is not",
-    "aren't": "are not",
-    "wasn't": "was not",
-    "weren't": "were not",
-    "haven't": "have not",
-    "hasn't": "has not",
-    "hadn't": "had not",
-    "wouldn't": "would not",
-    "couldn't": "could not",
-    "shouldn't": "should not",
-    "it's": "it is",
-    "that's": "that is",
-    "there's": "there is",
-    "he's": "he is",
-    "she's": "she is",
-    "they're": "they are",
-    "you're": "you are",
-    "let's": "let us",
-    "gonna": "going to",
-    "wanna": "want to",
-}
+_CONTRACTIONS = pairs(
+    """
+    i'm = I am, im = I am, i've = I have, ive = I have, i'd = I would, i'll = I will, we're = we are, we've = we have,
+    we'd = we would, we'll = we will, can't = cannot, cant = cannot, won't = will not, don't = do not, dont = do not,
+    doesn't = does not, doesnt = does not, didn't = did not, didnt = did not, isn't = is not, aren't = are not,
+    wasn't = was not, weren't = were not, haven't = have not, hasn't = has not, hadn't = had not,
+    wouldn't = would not, couldn't = could not, shouldn't = should not, it's = it is, that's = that is,
+    there's = there is, he's = he is, she's = she is, they're = they are, you're = you are, let's = let us,
+    gonna = going to, wanna = want to
+    """
+)
 _WORD = lazy(r"[\w]+(?:'[\w]+)*|[^\w]+")
 
 _IRREGULAR = {"am": "is", "are": "is", "have": "has", "do": "does", "go": "goes", "were": "was"}
 _FIXED = words(
-    "is, was, had, did, went, got, gave, took, made, came, saw, knew, thought, told, found, left, felt,"
-    "kept, began, brought, bought, caught, chose, drew, drove, ate, fell, flew, forgot, grew, heard,"
-    "held, lost, met, paid, ran, said, sat, sold, sent, spent, stood, taught, understood, woke, won,"
-    "wrote, became, built, broke, quit, cut, hit, spoke, slept, swore, threw, wore, led, rode, rose,"
-    "swam, drank, sang, can, cannot, could, will, would, may, might, must, shall, should, used, lent,"
-    "hurt, bit, froze, hid, shook, stole, beat, hung, set, shut, stuck, swung, fed, bred, fled"
+    """
+    is, was, had, did, went, got, gave, took, made, came, saw, knew, thought, told, found, left, felt, kept, began,
+    brought, bought, caught, chose, drew, drove, ate, fell, flew, forgot, grew, heard, held, lost, met, paid, ran, said,
+    sat, sold, sent, spent, stood, taught, understood, woke, won, wrote, became, built, broke, quit, cut, hit, spoke,
+    slept, swore, threw, wore, led, rode, rose, swam, drank, sang, can, cannot, could, will, would, may, might, must,
+    shall, should, used, lent, hurt, bit, froze, hid, shook, stole, beat, hung, set, shut, stuck, swung, fed, bred, fled
+    """
 )
 _NOT_PAST = words("need, feed, speed, breed, bleed, seed, weed, exceed, proceed, succeed")
 _BETWEEN = words(
-    "just, also, now, still, always, never, often, usually, sometimes, only, even, already, once, first,"
-    "mostly, both, currently, much, no, longer, finally, all, not, rather, rarely, again, soon, recently,"
-    "actually, really, simply, then, too, ever, almost"
+    """
+    just, also, now, still, always, never, often, usually, sometimes, only, even, already, once, first, mostly, both,
+    currently, much, no, longer, finally, all, not, rather, rarely, again, soon, recently, actually, really, simply,
+    then, too, ever, almost
+    """
 )
 _NOT_ADVERBS = words("fly, apply, rely, reply, supply, multiply, ally, bully, tally, rally, comply, imply, ply")
 
@@ -84,23 +56,21 @@ _TO_ASSISTANT = {
 
 
 def spelled_out(text: str) -> str:
-    """A text with its contractions spelled out: "I'm" as "I am", "don't" as "do not"."""
+    """Return a text with its contractions spelled out: "I am" for "I'm", "do not" for "don't"."""
     text = re.sub(r"\b(it|he|she|that|there)'s (?=been|got)\b", r"\1 has ", text, flags=re.IGNORECASE)
     return "".join(_spelled_out(word) for word in _WORD.findall(text))
 
 
-def third_person(text: str, *, together: bool = False, user: str = USER, team: str = TEAM) -> str:
-    """A spelled-out statement, told of the user: a sentence that stands by itself.
+def third_person(text: str, *, together: bool = False) -> str:
+    """Return a statement about the user as a sentence that can be understood on its own.
 
     Args:
-        text: What was said, in the first person.
-        together: Whether "we" is the team the user works with, not the user and family.
-        user: What to call the speaker.
-        team: What to call the speaker's team.
+        text: A statement in the first person, with its contractions spelled out.
+        together: Whether "we" means the user's team, rather than the user and the family.
     """
     tokens = _WORD.findall(text.strip())
     told: list[str] = []
-    subject = False  # whether the user is the subject, so that "they" can mean nobody else
+    subject = False  # whether the user is the subject: then "they" is unambiguous
     named = False
     for at, word in enumerate(tokens):
         pronoun = word.lower()
@@ -115,8 +85,7 @@ def third_person(text: str, *, together: bool = False, user: str = USER, team: s
             if pronoun in ("i", "we"):
                 _agree(tokens, at, {"am": "are", "was": "were"})
         else:
-            plural = pronoun in ("we", "us", "our", "ours", "ourselves")
-            told.append(_NAMED[pronoun].format(team if plural and together and pronoun in ("we", "us") else user))
+            told.append(_NAMED[pronoun].format(_TEAM if together and pronoun in ("we", "us") else _USER))
             named = True
             if pronoun in ("i", "we"):
                 subject = True
@@ -125,11 +94,11 @@ def third_person(text: str, *, together: bool = False, user: str = USER, team: s
 
 
 def first_person(text: str, names: Iterable[str] = ()) -> str:
-    """A statement about the user, as the user would have made it; anything else as it is.
+    """Return a statement about the user as the user would have made it, and any other text unchanged.
 
     Args:
-        text: What is told, in the third person.
-        names: What else the user is called.
+        text: A statement in the third person.
+        names: Further names of the user.
 
     >>> first_person("Sarah often uses their own laptop", ["Sarah"])
     'I often use my own laptop'
@@ -148,7 +117,7 @@ def first_person(text: str, names: Iterable[str] = ()) -> str:
 
 
 def third_form(verb: str) -> str:
-    """A verb as it stands after "the user"."""
+    """Return the form of a verb after "the user": "lives" for "live"."""
     bare = verb.lower()
     if bare in _IRREGULAR:
         return _IRREGULAR[bare]
@@ -160,7 +129,7 @@ def third_form(verb: str) -> str:
 
 
 def first_form(verb: str) -> str:
-    """A verb as it stands after "I": "lives" as "live", "is" as "am"."""
+    """Return the form of a verb after "I": "live" for "lives", "am" for "is"."""
     bare = verb.lower()
     known = {"is": "am", "are": "am", "has": "have", "does": "do", "goes": "go", "was": "was", "plus": "plus"}
     if bare in known:
@@ -173,7 +142,7 @@ def first_form(verb: str) -> str:
 
 
 def plain_form(gerund: str) -> str:
-    """A verb as it stands after "I", from its -ing form: "using" as "use", "running" as "run"."""
+    """Return the form of a verb after "I", from its -ing form: "use" for "using", "run" for "running"."""
     stem = gerund[:-3]
     if re.search(r"([bdgmnprt])\1$", stem):
         return stem[:-1]
@@ -183,13 +152,15 @@ def plain_form(gerund: str) -> str:
 
 
 _NEEDS_E = words(
-    "us, liv, driv, smok, tak, mak, writ, danc, hav, giv, com, bak, cycl, hik, skat, practic, studi, typ,"
-    "cod, rid, manag, leas, shar"
+    """
+    us, liv, driv, smok, tak, mak, writ, danc, hav, giv, com, bak, cycl, hik, skat, practic, studi, typ, cod, rid,
+    manag, leas, shar
+    """
 )
 
 
 def is_adverb(word: str) -> bool:
-    """Whether a word may stand between "I" and its verb."""
+    """Return whether a word may stand between "I" and its verb."""
     bare = word.lower()
     return bare in _BETWEEN or (bare.endswith("ly") and len(bare) > 4 and bare not in _NOT_ADVERBS)
 
@@ -202,7 +173,7 @@ def _spelled_out(word: str) -> str:
 
 
 def _agree(tokens: list[str], subject: int, forms: dict[str, str] | None) -> None:
-    """Make the verb after a subject agree with the one that takes its place."""
+    """Change the verb after a subject so that it agrees with the new subject."""
     for at in range(subject + 1, len(tokens)):
         word = tokens[at]
         if not word[:1].isalpha():

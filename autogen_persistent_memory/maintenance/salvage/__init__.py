@@ -1,1 +1,1 @@
-"""What can still be read of a damaged database, recovered into a new store."""
+"""Recover a store with a damaged database: `recovery` is the face, `salvage` reads rows, `damaged_sqlite` reads pages."""

@@ -1,6 +1,6 @@
-"""The pages of a SQLite file, and the rows on them, whatever has become of it.
+"""Read the tables of a damaged SQLite file, page by page. Pure functions.
 
-Nothing here trusts what it reads: any page may be gone, cut short, or overwritten with anything. The format is told in
+Any page may be missing, cut short or overwritten, so nothing that is read is trusted. The format is described in
 https://sqlite.org/fileformat2.html
 """
 
@@ -11,7 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from mmap import mmap
+from typing import Any
 
 _MAGIC = b"SQLite format 3\0"
 _FILE_HEADER, _PAGE_HEADER = 100, 12
@@ -22,36 +23,29 @@ _SIZES = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
 _CONSTANTS = {0: None, 8: 0, 9: 1}
 _FLOAT, _FIRST_LONG = 7, 12
 _OVERWRITTEN = bytes(8)
-"""No text has so many of these in a row."""
+"""Eight zero bytes occur in no text, so a text that holds them was overwritten."""
 
 Shape = Sequence[str]
-"""For each column what may be in it: (n)othing, an (i)nteger, a (f)loat, (t)ext, (b)ytes."""
+"""For each column the types it may hold: (n)one, (i)nteger, (f)loat, (t)ext, (b)ytes."""
 
 
 class Lost(Enum):
-    """What stands for a value that cannot be read."""
+    """Stands for a value that cannot be read."""
 
     LOST = "lost"
 
 
 Value = int | float | str | bytes | Lost | None
+Bytes = bytes | mmap
 Row = tuple[Any, ...]
-"""Values, of which each may be lost."""
+"""Values, each of which may be `Lost.LOST`."""
 Range = tuple[float, float]
-"""Numbers of rows: above the first, up to the second."""
+"""Row numbers: above the first, up to the second."""
 _LETTERS: dict[type, str] = {type(None): "n", int: "i", float: "f", str: "t", bytes: "b"}
 
 
-class Bytes(Protocol):
-    """A file in memory, or mapped into it."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: slice, /) -> bytes: ...
-
-
 class SqliteFile:
-    """A file as pages, of which any may be gone, cut short or overwritten."""
+    """A file as pages, any of which may be missing, cut short or overwritten."""
 
     def __init__(self, data: Bytes) -> None:
         self._data = data
@@ -64,7 +58,7 @@ class SqliteFile:
         self.page_count = -(-len(data) // self._page_size)
 
     def page(self, number: int) -> Page:
-        """A page of a tree."""
+        """Return a page of a tree; of kind 0 if it is none."""
         data = self._content(number)
         at = _FILE_HEADER if number == 1 else 0
         kind = data[at] if len(data) >= at + _PAGE_HEADER else 0
@@ -77,7 +71,7 @@ class SqliteFile:
         return Page(self, number, kind, data, struct.unpack(f">{count}H", pointers), last_child)
 
     def chain(self, number: int) -> Iterator[bytes]:
-        """What is on pages that follow one another, the first four bytes of each naming the next."""
+        """Yield the contents of a chain of pages, in which the first four bytes of each page name the next."""
         seen: set[int] = set()
         while number not in seen and (content := self._content(number)[: self.usable]):
             seen.add(number)
@@ -87,7 +81,7 @@ class SqliteFile:
             number = int.from_bytes(content[:4], "big")
 
     def unused_pages(self) -> set[int]:
-        """The pages that hold nothing any more: each of a chain, and those that it lists."""
+        """Return the pages of the free list: the chain of its trunk pages, and the leaves that they list."""
         unused: set[int] = set()
         number = self._first_unused
         while number and number not in unused:
@@ -99,31 +93,31 @@ class SqliteFile:
         return unused
 
     def _content(self, number: int) -> bytes:
-        """What is left of a page; nothing of one that was filled with zeros."""
+        """Return what is left of a page; a page of zeros counts as empty."""
         data = self._data[(number - 1) * self._page_size : number * self._page_size] if number > 0 else b""
         return data if any(data) else b""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a tree; of no kind if it cannot be read."""
+    """A page of a tree; of kind 0 if it cannot be read."""
 
     file: SqliteFile
     number: int
     kind: int
     data: bytes
     cells: tuple[int, ...]
-    """Where they begin."""
+    """Where the cells begin."""
     last_child: int
 
     def belongs_to(self, shape: Shape | None) -> bool:
-        """Whether it may be a page of a tree whose rows have that shape, or any."""
+        """Return whether it can be a page of a tree whose rows have this shape; None means any shape."""
         if shape is None or self.kind == TABLE_INNER or not self.cells:
             return self.kind != 0
         return any(self.rows(shape))
 
     def children(self, numbers: Range) -> Iterator[tuple[int, Range]]:
-        """The pages below it, each with the numbers its rows may have, where all rows below it may have these."""
+        """Yield the pages below it, each with the range of its row numbers, which all lie in `numbers`."""
         above, last = numbers
         for cell in self.cells if self.kind in _INNER else ():
             child = int.from_bytes(self.data[cell : cell + 4], "big")
@@ -137,20 +131,20 @@ class Page:
             yield self.last_child, (above, last)
 
     def rows(self, shape: Shape) -> Iterator[tuple[int, Row]]:
-        """Its rows of that shape with their numbers; 0 in an index, where a row itself tells its number."""
+        """Yield its rows of this shape with their numbers; 0 in an index, where a row holds its number itself."""
         for cell in self.cells if self.kind != TABLE_INNER else ():
             try:
                 size, at = _varint(self.data, cell + 4 if self.kind == INDEX_INNER else cell)
                 number, at = _varint(self.data, at) if self.kind == TABLE_LEAF else (0, at)
                 row = _decoded(self._payload(at, size))
-                row += (None,) * (len(shape) - len(row))  # columns that were added to the table later
+                row += (None,) * (len(shape) - len(row))  # columns added to the table later
             except (IndexError, ValueError):
                 continue
             if _fits(row, shape):
                 yield number, row
 
     def _payload(self, at: int, size: int) -> bytes:
-        """What is left of a row of that size, which begins here and may go on elsewhere."""
+        """Return what is left of a row that begins here and may continue on overflow pages."""
         usable = self.file.usable
         most = usable - 35 if self.kind == TABLE_LEAF else (usable - 12) * 64 // 255 - 23
         if size <= most:
@@ -167,7 +161,7 @@ class Page:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number that begins there, and where it ends."""
+    """Return the number that begins there, and where it ends."""
     number = 0
     for last in range(at, at + 8):
         number = number << 7 | data[last] & 0x7F
@@ -177,11 +171,11 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _decoded(payload: bytes) -> Row:
-    """The values of a row. First it says what they are.
+    """Return the values of a row, whose types are listed at its beginning.
 
     Raises:
-        IndexError: It ends before it has said so.
-        ValueError: It makes no sense.
+        IndexError: The list of types is cut short.
+        ValueError: The row is invalid.
     """
     end, at = _varint(payload, 0)
     kinds: list[int] = []
@@ -205,7 +199,7 @@ def _value(kind: int, data: bytes) -> Value:
 
 
 def _text(data: bytes) -> str | Lost:
-    """A text, unless part of it was overwritten, with zeros or with anything else."""
+    """Return a text, unless part of it was overwritten."""
     try:
         return data.decode() if _OVERWRITTEN not in data else Lost.LOST
     except UnicodeDecodeError:
@@ -224,13 +218,13 @@ _ANY_NUMBER: Range = (float("-inf"), float("inf"))
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a table by their numbers, and where rows may be missing: above the one number, up to the other."""
+    """The rows of a table by their numbers, and the ranges in which rows may be missing."""
 
     rows: dict[int, Row]
     gaps: Sequence[Range]
 
     def lacks(self, number: int) -> bool:
-        """Whether a row of this number may have been there, and cannot be read in full."""
+        """Return whether a row of this number may have existed and cannot be read completely."""
         if number in self.rows:
             return Lost.LOST in self.rows[number]
         before = bisect_left(self.gaps, (number,)) - 1
@@ -238,7 +232,7 @@ class Table:
 
 
 class DamagedDatabase:
-    """The tables and indexes that have these names and shapes, as far as they can be read."""
+    """The tables and indexes of a damaged file that have these names and shapes."""
 
     def __init__(self, data: Bytes, shapes: Mapping[str, Shape]) -> None:
         self._file = SqliteFile(data)
@@ -246,25 +240,25 @@ class DamagedDatabase:
         self._reached: set[int] = set()
         self._unused = self._file.unused_pages()
         self.knows_what_was_deleted = len(self._unused) == self._file.unused_count
-        """Whether every unused page is known to be one, so that nothing in it can be mistaken for a stray."""
+        """Whether the free list is complete; otherwise deleted rows may be mistaken for strays."""
         schema = self._read(self._tree(1, _SCHEMA), _SCHEMA)
         roots = {row[1]: row[3] for row in schema.rows.values()}
         self._trees = {name: self._tree(roots.get(name), shape) for name, shape in shapes.items()}
-        for name in roots.keys() - shapes.keys():  # so that their pages are not taken for strays
+        for name in roots.keys() - shapes.keys():  # so that their pages do not count as strays
             self._tree(roots[name], None)
 
     def table(self, name: str, *, strays: bool = True) -> Table:
-        """The rows of a table; with or without those that are not reached through its tree."""
+        """Return the rows of a table, with or without those on pages that its tree does not reach."""
         return self._read(self._trees[name], self._shapes[name], strays=strays)
 
     def index(self, name: str) -> Iterator[Row]:
-        """The entries of an index, each ending with the number of its row. Some may be of rows that were deleted."""
+        """Yield the entries of an index, each ending with the number of its row; the row may have been deleted."""
         shape = self._shapes[name]
         for number in (*self._trees[name].pages, *self._strays(shape, (INDEX_LEAF, INDEX_INNER))):
             yield from (row for _, row in self._file.page(number).rows(shape))
 
     def remnants(self, name: str) -> Iterator[tuple[int, Row]]:
-        """Rows of a table with their numbers that lie about in pages of no tree, most of them deleted long ago."""
+        """Yield rows with their numbers from pages outside of any tree; most of them were deleted long ago."""
         shape = self._shapes[name]
         for number in (*self._strays(shape, (TABLE_LEAF,)), *self._unused):
             yield from self._file.page(number).rows(shape)
@@ -300,7 +294,7 @@ class DamagedDatabase:
         return tree
 
     def _strays(self, shape: Shape, kinds: tuple[int, ...]) -> Iterator[int]:
-        """The pages of these kinds and that shape that are neither unused nor reached through a tree."""
+        """Yield the pages of these kinds and this shape that are neither free nor reached through a tree."""
         for number in range(2, self._file.page_count + 1):
             if number not in self._reached and number not in self._unused:
                 page = self._file.page(number)
@@ -311,12 +305,12 @@ class DamagedDatabase:
 @dataclass
 class _Tree:
     pages: dict[int, Range] = field(default_factory=dict)
-    """Those that hold rows, and the numbers that these may have."""
+    """The pages that hold rows, with the range of their numbers."""
     gaps: list[Range] = field(default_factory=list)
 
 
 def _joined(ranges: Iterable[Range]) -> list[Range]:
-    """The ranges in order, those that overlap as one."""
+    """Return the ranges in order, overlapping ones merged."""
     joined: list[Range] = []
     for above, last in sorted(ranges):
         if joined and above <= joined[-1][1]:

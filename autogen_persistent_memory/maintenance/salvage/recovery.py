@@ -1,4 +1,4 @@
-"""What was salvaged from a damaged database, as memories and values of their namespaces. Pure functions."""
+"""Recover a store whose documents are damaged: turn salvaged rows into memories, and write those into a new store."""
 
 from __future__ import annotations
 
@@ -25,100 +25,103 @@ from ..transfer.export_format import End, Header, Line, NamespaceLine, RecordLin
 from .salvage import Salvage, SalvagedCollection, SalvagedRow, salvage, salvage_collections
 
 _VALUES = "values"
+_PAGE = 64
+_LEFTOVERS = "leftovers.jsonl"
+_OTHERS = "other-embeddings.jsonl"
 
 
 @dataclass
-class Find:
-    """The memories on one table of a namespace."""
+class TableContents:
+    """The recovered memories of one table of a namespace."""
 
     namespace: str
     table: TableName
     embedding: str | None = None
-    """The id of what made their vectors, if that is known."""
+    """The id of the embedding that made their vectors, if known."""
     records: dict[str, MemoryRecord] = field(default_factory=dict)
 
 
 @dataclass
-class Finds:
-    """All that was found."""
+class Contents:
+    """Everything that was recovered."""
 
-    tables: list[Find] = field(default_factory=list)
+    tables: list[TableContents] = field(default_factory=list)
     values: dict[str, dict[tuple[Space, str], Entry]] = field(default_factory=dict)
     """By namespace."""
     leftovers: list[dict[str, Any]] = field(default_factory=list)
-    """Rows that can be read, but are no memories of ours: of others, of nobody, or without what makes a memory of them."""
+    """Rows that can be read but are not memories of ours: foreign, without an owner, or incomplete."""
     missing: int = 0
-    """How many memories and values are known to have been there besides."""
+    """How many more memories and values are known to have existed."""
     may_hold_deleted: bool = False
-    """Whether it could not be told for certain what had been deleted."""
+    """Whether some of them may have been deleted before."""
 
     @property
     def embeddings(self) -> list[str]:
-        """The ids of what made the vectors, as far as they are known."""
-        return sorted({find.embedding for find in self.tables if find.embedding is not None})
+        """The ids of the embeddings that made the vectors, as far as known."""
+        return sorted({part.embedding for part in self.tables if part.embedding is not None})
 
 
-def sort_out(salvage: Salvage) -> Finds:
-    """Tell what was salvaged apart.
+def to_memories(salvage: Salvage) -> Contents:
+    """Return salvaged rows as memories and values of their namespaces.
 
     Raises:
-        SchemaVersionError: Some of it was written by a newer version.
+        SchemaVersionError: A newer version wrote some of them.
     """
-    finds = Finds(leftovers=_leftovers(None, salvage.strays), may_hold_deleted=salvage.may_hold_deleted)
-    tables: dict[tuple[str, TableName], Find] = {}
+    found = Contents(leftovers=_leftovers(None, salvage.strays), may_hold_deleted=salvage.may_hold_deleted)
+    tables: dict[tuple[str, TableName], TableContents] = {}
     for collection in salvage.collections:
         owner = _owner(collection)
         if collection.metadata.get("apm_unfinished"):
             continue  # a copy; the original is complete
         if owner is None:
-            finds.leftovers += _leftovers(collection, collection.rows.values())
+            found.leftovers += _leftovers(collection, collection.rows.values())
             continue
         namespace, table = owner
         if "apm_schema" in collection.metadata:
             check_schema(collection.metadata, namespace)
         if table == _VALUES:
-            _take_values(finds, namespace, collection)
+            _add_values(found, namespace, collection)
         else:
             name = cast(TableName, table)
-            find = tables.setdefault((namespace, name), Find(namespace, name))
-            _take_records(finds, find, collection)
-    finds.tables = [find for find in tables.values() if find.records]
-    return finds
+            part = tables.setdefault((namespace, name), TableContents(namespace, name))
+            _add_records(found, part, collection)
+    found.tables = [part for part in tables.values() if part.records]
+    return found
 
 
-def _take_records(finds: Finds, find: Find, collection: SalvagedCollection) -> None:
-    find.embedding = find.embedding or collection.metadata.get("apm_embedding")
+def _add_records(found: Contents, part: TableContents, collection: SalvagedCollection) -> None:
+    part.embedding = part.embedding or collection.metadata.get("apm_embedding")
     for id, row in collection.rows.items():
-        record = _record(find, row, collection)
+        record = _record(part, row, collection)
         if record is not None:
-            find.records[id] = record
+            part.records[id] = record
         else:
-            finds.missing += 1
-            finds.leftovers += _leftovers(collection, [row])
+            found.missing += 1
+            found.leftovers += _leftovers(collection, [row])
 
 
-def _take_values(finds: Finds, namespace: str, collection: SalvagedCollection) -> None:
+def _add_values(found: Contents, namespace: str, collection: SalvagedCollection) -> None:
     entries, used = entries_of({id: row.metadata for id, row in collection.rows.items()})
     unused = {id: row for id, row in collection.rows.items() if id not in used}
     if entries:
-        finds.values.setdefault(namespace, {}).update(entries)
-    finds.missing += sum(map(is_head, unused))
-    finds.leftovers += _leftovers(collection, unused.values())
+        found.values.setdefault(namespace, {}).update(entries)
+    found.missing += sum(map(is_head, unused))
+    found.leftovers += _leftovers(collection, unused.values())
 
 
-def _record(find: Find, row: SalvagedRow, collection: SalvagedCollection) -> MemoryRecord | None:
-    """The memory of a row, if both its text and its fields are left."""
+def _record(part: TableContents, row: SalvagedRow, collection: SalvagedCollection) -> MemoryRecord | None:
+    """Return the memory of a row, if both its text and its fields are left."""
     if row.id is None or row.document is None or "record" not in row.metadata:
         return None
     try:
-        metadata = up_to_date_row(row.metadata, collection.metadata, find.table)
-        return to_record(find.namespace, row.id, row.document, metadata)
-    except (KeyError, TypeError, ValueError):  # what was overwritten may still be text
+        metadata = up_to_date_row(row.metadata, collection.metadata, part.table)
+        return to_record(part.namespace, row.id, row.document, metadata)
+    except (KeyError, TypeError, ValueError):  # overwritten fields may still be text
         return None
 
 
 def _owner(collection: SalvagedCollection) -> tuple[str, str] | None:
-    """Namespace and table of a collection of ours."""
+    """Return namespace and table of a collection of ours, else None."""
     namespace, table = namespace_of(collection.metadata), collection.metadata.get("apm_shelf")
     if namespace is None or table not in (*TABLES, _VALUES):
         return owner_by_name(collection.name or "")
@@ -126,39 +129,34 @@ def _owner(collection: SalvagedCollection) -> tuple[str, str] | None:
 
 
 def _leftovers(collection: SalvagedCollection | None, rows: Iterable[SalvagedRow]) -> list[dict[str, Any]]:
-    """Rows of which anything is left, as JSON."""
+    """Return the rows that are not empty, as JSON."""
     place = {} if collection is None else {"collection": collection.name or collection.id, **collection.metadata}
     return [{**place, "id": row.id, "metadata": readable(row.metadata, row.document)} for row in rows if row.metadata]
 
 
-_PAGE = 64
-_LEFTOVERS = "leftovers.jsonl"
-_OTHERS = "other-embeddings.jsonl"
-
-
 @dataclass(frozen=True)
 class Recovery:
-    """What a recovery did."""
+    """The result of a recovery."""
 
     done: tuple[str, ...]
-    """In sentences."""
+    """What was done, in sentences."""
     recovered: int
     """How many memories and values are in the new store."""
     missing: int
-    """How many more are known to have been there."""
+    """How many more are known to have existed."""
     damaged: Path
     """Where the damaged store is kept."""
 
 
 async def recorded_embeddings(connection: ChromaConnection) -> list[str]:
-    """The ids of the embeddings with which a damaged store was written, as far as it still says so."""
+    """Return the ids of the embeddings that a damaged store was written with, as far as it still says so."""
     collections = await connection.on_folder(salvage_collections)
     tables = [collection.metadata for collection in collections if collection.metadata.get("apm_shelf") in TABLES]
     return sorted({str(table["apm_embedding"]) for table in tables if "apm_embedding" in table})
 
 
 async def recover(connection: ChromaConnection, embedding: Embedding, progress: Progress) -> Recovery | None:
-    """Recover what can be of a damaged store. None if that is nothing; then nothing was changed.
+    """Recover what is left of a damaged store. Return None if nothing is left; then nothing was changed.
 
     Raises:
         EmbeddingMismatchError: None of its memories was embedded with this embedding.
@@ -166,40 +164,40 @@ async def recover(connection: ChromaConnection, embedding: Embedding, progress: 
         StoreUnavailableError: It changed meanwhile, or the new store cannot be written.
     """
     purpose = embedding.id
-    finds, place = await connection.on_folder(lambda folder: (sort_out(salvage(folder)), workplace(folder, purpose)))
-    if embedding.id not in (finds.embeddings or [embedding.id]):
+    found, place = await connection.on_folder(lambda folder: (to_memories(salvage(folder)), workplace(folder, purpose)))
+    if embedding.id not in (found.embeddings or [embedding.id]):
         raise EmbeddingMismatchError(
-            f"The memories of the damaged store were embedded with {' and '.join(map(repr, finds.embeddings))}, not with "
+            f"The memories of the damaged store were embedded with {' and '.join(map(repr, found.embeddings))}, not with "
             f"{embedding.id!r}. Nothing was changed. Repair it with the embedding that its agents use."
         )
-    if not (finds.tables or finds.values or finds.leftovers):
+    if not (found.tables or found.values or found.leftovers):
         return None
-    ours = [find for find in finds.tables if find.embedding in (None, embedding.id)]
-    others = [find for find in finds.tables if find.embedding not in (None, embedding.id)]
-    await _build(EmbeddedStore(place), ours, finds.values, embedding, progress)
-    damaged = await connection.on_folder(lambda folder: _exchange(folder, place, purpose, finds.leftovers, others))
-    recovered = sum(len(find.records) for find in ours) + sum(map(len, finds.values.values()))
-    return Recovery(tuple(_account(finds, ours, others, damaged)), recovered, finds.missing, damaged)
+    ours = [part for part in found.tables if part.embedding in (None, embedding.id)]
+    others = [part for part in found.tables if part.embedding not in (None, embedding.id)]
+    await _build(EmbeddedStore(place), ours, found.values, embedding, progress)
+    damaged = await connection.on_folder(lambda folder: _swap(folder, place, purpose, found.leftovers, others))
+    recovered = sum(len(part.records) for part in ours) + sum(map(len, found.values.values()))
+    return Recovery(tuple(_account(found, ours, others, damaged)), recovered, found.missing, damaged)
 
 
 async def _build(
     store: EmbeddedStore,
-    tables: Sequence[Find],
+    tables: Sequence[TableContents],
     values: Mapping[str, Mapping[tuple[Space, str], Entry]],
     embedding: Embedding,
     progress: Progress,
 ) -> None:
-    """Write what was found into a new store, or go on with that."""
+    """Write memories and values into a new store, or continue an interrupted attempt."""
     connection = StoreConnection(store)
-    total = sum(len(find.records) for find in tables) + sum(map(len, values.values()))
+    total = sum(len(part.records) for part in tables) + sum(map(len, values.values()))
     try:
         await connection.prepare()
         async with progress_of(total, "Recovering", progress) as done:
-            for find in tables:
-                table = connection.table(find.namespace, find.table, embedding.id)
+            for part in tables:
+                table = connection.table(part.namespace, part.table, embedding.id)
                 there = set(await table.ids())
                 done(len(there))
-                records = [record for id, record in find.records.items() if id not in there]
+                records = [record for id, record in part.records.items() if id not in there]
                 for start in range(0, len(records), _PAGE):
                     page = records[start : start + _PAGE]
                     await table.put(page, await embedded(page, embedding), new=True)
@@ -212,11 +210,11 @@ async def _build(
         await connection.close()
 
 
-def _exchange(folder: Path, new: Path, purpose: str, leftovers: Sequence[object], others: Sequence[Find]) -> Path:
+def _swap(folder: Path, new: Path, purpose: str, leftovers: Sequence[object], others: Sequence[TableContents]) -> Path:
     if workplace(folder, purpose) != new:
         raise StoreUnavailableError(
-            f"The damaged store {folder} was written to while it was recovered. Nothing was changed; close its memories, and "
-            "repair it again."
+            f"The damaged store {folder} was written to during the recovery. Nothing was changed; close the memories that use it, and "
+            "run the repair again."
         )
     if leftovers:
         private_files.write(new / _LEFTOVERS, "".join(json.dumps(row) + "\n" for row in leftovers))
@@ -225,27 +223,29 @@ def _exchange(folder: Path, new: Path, purpose: str, leftovers: Sequence[object]
     return replace_damaged(folder, new)
 
 
-def _exported(tables: Sequence[Find]) -> Iterator[Line]:
-    """Memories as `import_memories` takes them."""
-    count = sum(len(find.records) for find in tables)
+def _exported(tables: Sequence[TableContents]) -> Iterator[Line]:
+    """Yield memories as lines of an export, which `import_memories` reads."""
+    count = sum(len(part.records) for part in tables)
     yield Header(count)
-    for find in tables:
-        yield NamespaceLine(find.namespace, {find.table: str(find.embedding)})
-        yield from (RecordLine(find.table, record) for record in find.records.values())
+    for part in tables:
+        yield NamespaceLine(part.namespace, {part.table: str(part.embedding)})
+        yield from (RecordLine(part.table, record) for record in part.records.values())
     yield End(count)
 
 
-def _account(finds: Finds, ours: Sequence[Find], others: Sequence[Find], damaged: Path) -> Iterator[str]:
-    """What was done, in sentences."""
-    memories, values = sum(len(find.records) for find in ours), sum(map(len, finds.values.values()))
-    lost = f"{finds.missing} more are known to have been there." if finds.missing else "None is known to be missing."
-    yield f"Recovered {memories} memories and {values} values from the damaged store, with vectors made anew. {lost}"
-    if finds.may_hold_deleted:
-        yield "Some of them may have been deleted before; that could not be told for certain."
-    if finds.leftovers:
-        yield f"What is left of {len(finds.leftovers)} rows that could not be put back is in {damaged / _LEFTOVERS}."
-    for find in others:
+def _account(
+    found: Contents, ours: Sequence[TableContents], others: Sequence[TableContents], damaged: Path
+) -> Iterator[str]:
+    """Yield what was done, in sentences."""
+    memories, values = sum(len(part.records) for part in ours), sum(map(len, found.values.values()))
+    lost = f"{found.missing} more are known to have existed." if found.missing else "None is known to be missing."
+    yield f"Recovered {memories} memories and {values} values from the damaged store, and computed their vectors again. {lost}"
+    if found.may_hold_deleted:
+        yield "Some of them may have been deleted before; the damage makes that uncertain."
+    if found.leftovers:
+        yield f"The rest of {len(found.leftovers)} rows that could not be restored is in {damaged / _LEFTOVERS}."
+    for part in others:
         yield (
-            f"Left {len(find.records)} memories of {find.table} of {find.namespace!r}, which were embedded with "
-            f"{find.embedding!r}, in {damaged / _OTHERS}: import that file with this embedding."
+            f"Left {len(part.records)} memories of {part.table} of {part.namespace!r}, which were embedded with "
+            f"{part.embedding!r}, in {damaged / _OTHERS}: import that file with this embedding."
         )

@@ -1,7 +1,7 @@
-"""What can still be read of the rows of a damaged Chroma database.
+"""Read the rows of a damaged Chroma database, as far as possible. Blocks, so it is called in threads.
 
-Chroma keeps most things more than once: a text is in its table, in an index of that table, in the full-text search, and
-for a while in the log of writes. What is lost in one place is taken from another. Blocks, and is called in threads.
+Chroma stores most things more than once: a text is in its table, in an index of that table, in the full-text index, and for
+a while in the log of writes. A value that is lost in one place is taken from another.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ _SHAPES = {
 
 @dataclass
 class SalvagedRow:
-    """What is left of a row."""
+    """A row, or what is left of it."""
 
     id: str | None
     metadata: Metadata = field(default_factory=dict)
-    """With the document in it, as Chroma keeps it."""
+    """Includes the document, as Chroma stores it."""
     write: int = 0
-    """The number of the write that left it so, if it is known."""
+    """The number of the last write applied to it, or 0 if unknown."""
 
     @property
     def document(self) -> str | None:
-        """Its text."""
+        """The text of the row."""
         return self.metadata.get(_DOCUMENT)
 
 
 @dataclass
 class SalvagedCollection:
-    """A collection, and all rows that are known to have been in it, even if nothing is left of them."""
+    """A collection with all rows that are known to have been in it, even if nothing is left of them."""
 
     id: str
     name: str | None = None
@@ -68,13 +68,13 @@ class SalvagedCollection:
 
 @dataclass(frozen=True)
 class Salvage:
-    """What is left of a database."""
+    """The contents of a damaged database."""
 
     collections: tuple[SalvagedCollection, ...]
     strays: tuple[SalvagedRow, ...]
-    """Rows of which it cannot be told whose they are."""
+    """Rows whose collection is unknown."""
     may_hold_deleted: bool
-    """Whether it could not be told for certain what had been deleted."""
+    """Whether some of the rows may have been deleted before."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class _Write:
 
 
 def salvage(folder: Path) -> Salvage:
-    """Read what can be read of the database in a folder that no Chroma has open."""
+    """Read the database in a folder that no Chroma client has open."""
     with _open_damaged(folder) as database:
         collections = _collections(database)
         segments, log = _segments(database), _log(database)
@@ -111,7 +111,7 @@ def salvage(folder: Path) -> Salvage:
 
 
 def salvage_collections(folder: Path) -> tuple[SalvagedCollection, ...]:
-    """The collections without their rows, which takes far less time."""
+    """Return the collections without their rows, which takes far less time."""
     with _open_damaged(folder) as database:
         return tuple(_collections(database).values())
 
@@ -123,7 +123,7 @@ def _open_damaged(folder: Path) -> Iterator[DamagedDatabase]:
 
 
 class _Collections(dict[str, SalvagedCollection]):
-    """Collections by their ids, also those of which nothing but that is known."""
+    """Collections by id; a collection of which only the id is known is added on access."""
 
     def __missing__(self, id: str) -> SalvagedCollection:
         self[id] = collection = SalvagedCollection(id)
@@ -140,12 +140,12 @@ def _collections(database: DamagedDatabase) -> _Collections:
 
 
 def _segments(database: DamagedDatabase) -> dict[tuple[str, str], str]:
-    """By id and scope, the collections that segments belong to."""
+    """Return the collections that segments belong to, by the id and scope of the segment."""
     return {(id, scope): collection for id, _, scope, collection in _known(database.table("segments").rows.values(), 4)}
 
 
 def _identities(database: DamagedDatabase) -> dict[int, tuple[str, str, int]]:
-    """Of every row by its number: its segment, its id, and the number of the write that left it so."""
+    """Return for every row, by its number: its segment, its id, and the number of its last write."""
     table = database.table("embeddings")
     found = {
         number: (segment, id, write if isinstance(write, int) else int.from_bytes(write, "big"))
@@ -163,7 +163,7 @@ def _owners(
     segments: Mapping[tuple[str, str], str],
     identities: Collection[tuple[str, str, int]],
 ) -> dict[str, str]:
-    """The collections that segments of rows belong to. If they do not say so, the log does, even what is gone from it."""
+    """Return the collections that segments of rows belong to, by their own table or else by the log, deleted entries included."""
     owners = {segment: collection for (segment, scope), collection in segments.items() if scope == _ROWS}
     unowned = {segment for segment, _, _ in identities if segment not in owners}
     if not unowned:
@@ -181,7 +181,7 @@ def _owners(
 
 
 def _contents(database: DamagedDatabase) -> dict[int, Metadata]:
-    """By the number of their row, metadata and documents."""
+    """Return metadata and documents, by the number of their row."""
     found: dict[int, Metadata] = defaultdict(dict)
     table = database.table("embedding_metadata")
     for number, key, *values in _known(table.rows.values(), 6):
@@ -202,7 +202,7 @@ def _contents(database: DamagedDatabase) -> dict[int, Metadata]:
 
 
 def _log(database: DamagedDatabase) -> dict[int, _Write]:
-    """What was written last, in order. Strays are of no use: they may have been overtaken by what is lost."""
+    """Return the last writes, in order. Strays are left out: later writes that are lost may have replaced them."""
     log: dict[int, _Write] = {}
     rows = database.table(_LOG, strays=False).rows
     for number, (_, _, operation, topic, id, _, _, metadata) in sorted(rows.items()):
@@ -221,7 +221,7 @@ def _collection_of(topic: str) -> str:
 
 
 def _replay(log: Mapping[int, _Write], collections: _Collections) -> dict[str, set[str]]:
-    """Bring rows up to what was written last, as Chroma does; by collection the ids of those that were deleted."""
+    """Apply the log to the rows, as Chroma does; return the ids of deleted rows, by collection."""
     deleted: dict[str, set[str]] = defaultdict(set)
     for number, write in log.items():
         rows, gone = collections[write.collection].rows, deleted[write.collection]
@@ -238,12 +238,12 @@ def _replay(log: Mapping[int, _Write], collections: _Collections) -> dict[str, s
 
 
 def _known(rows: Iterable[Row], count: int) -> Iterator[Any]:
-    """The rows whose first values could be read."""
+    """Yield the rows whose first values could be read."""
     return (row for row in rows if Lost.LOST not in row[:count])
 
 
 def _stored(text: str | None, whole: int | None, real: float | None, flag: int | None) -> Any:
-    """The value that is in one of these columns."""
+    """Return the value that one of these columns holds."""
     if flag is not None:
         return bool(flag)
     return next((value for value in (text, whole, real) if value is not None), None)

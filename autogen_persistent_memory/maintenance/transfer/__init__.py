@@ -1,1 +1,1 @@
-"""Memories out of a store into a file, and from a file into a store."""
+"""Export a whole store to a file and import it again: `transfer` is the face, `export_format` the lines, `streams` the files."""

@@ -1,4 +1,4 @@
-"""Files and streams of lines, read and written page by page in threads, so that no file is ever in RAM as a whole."""
+"""Read and write lines of files and streams page by page, in threads: a whole file is never in RAM."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from ...runtime.threads import in_thread
 
 T = TypeVar("T")
 File = str | os.PathLike[str] | IO[bytes] | IO[str]
-"""A path, or a stream that is open already, binary or text."""
+"""A path, or an open stream, binary or text."""
 Write = Callable[[Iterable[str]], Awaitable[None]]
 
 _DESCRIPTOR = re.compile(r"/dev/(?:stdout|stderr)|/(?:dev|proc/self)/fd/(\d+)")
-"""The names that the system has for what this process has open already."""
+"""The names that the system has for files this process has open already."""
 _PAGE_LINES = 500
 _PAGE_BYTES = 1 << 20
 
 
 @asynccontextmanager
 async def writing_lines(file: File) -> AsyncIterator[Write]:
-    """Write lines to a file or a stream. A file appears when it is complete; until then it is written beside its place.
+    """Write lines to a file or a stream.
 
-    It is for this user alone. A link is not followed, nor replaced.
+    A file is written under a temporary name and renamed when it is complete. Only this user may read it. A link is neither
+    followed nor replaced.
     """
     if not isinstance(file, (str, os.PathLike)):
         await in_thread(file.flush)
@@ -50,14 +51,14 @@ async def writing_lines(file: File) -> AsyncIterator[Write]:
 
 
 def _places(file: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Where a file is to be, and where it is written until it is complete; a device or a pipe is written in its place."""
+    """Return the final and the temporary path of a file; for a device or a pipe these are the same."""
     place = Path(os.path.abspath(file))
     if _DESCRIPTOR.fullmatch(str(place)):
         return place, place
     private_files.refuse_link(place)
     if place.exists() and not place.is_file():
         return place, place
-    return place, place.with_name(f"{place.name}.{secrets.token_hex(4)}.unfinished")  # of this attempt alone
+    return place, place.with_name(f"{place.name}.{secrets.token_hex(4)}.unfinished")  # unique to this attempt
 
 
 def _opened(path: Path, *, is_new: bool) -> IO[bytes]:
@@ -67,20 +68,20 @@ def _opened(path: Path, *, is_new: bool) -> IO[bytes]:
     if named is None:
         return open(path, "wb")
     number = named[1] or (1 if path.name == "stdout" else 2)
-    return open(os.dup(int(number)), "wb")  # opened again, a file would be written from its beginning
+    return open(os.dup(int(number)), "wb")  # opening a file again would overwrite its beginning
 
 
 def _finish(stream: IO[Any], unfinished: Path, place: Path) -> None:
     stream.flush()
     if unfinished != place:
-        os.fsync(stream.fileno())  # else, after a power failure, an empty file could stand in its place
+        os.fsync(stream.fileno())  # else a power failure could leave an empty file under the final name
     stream.close()
     if unfinished != place:
         os.replace(unfinished, place)
 
 
 def _abandon(stream: IO[Any], unfinished: Path, place: Path) -> None:
-    with contextlib.suppress(OSError):  # what could not be written cannot be now either
+    with contextlib.suppress(OSError):  # a failed write fails again when its buffer is flushed
         stream.close()
     if unfinished != place:
         unfinished.unlink(missing_ok=True)
@@ -101,12 +102,12 @@ def _writer(stream: IO[bytes] | IO[str], name: object) -> Write:
 
 
 def _bytes_of(stream: IO[bytes] | IO[str]) -> Any:
-    """The bytes below a text stream, such as sys.stdout, whose encoding may be another than ours."""
+    """Return the binary stream below a text stream such as sys.stdout, which may not be encoded as UTF-8."""
     return getattr(stream, "buffer", stream)
 
 
 async def pages_of_lines(file: File) -> AsyncGenerator[list[str | bytes], None]:
-    """The lines of a file or a stream, some at a time."""
+    """Yield the lines of a file or a stream, a page at a time."""
     if not isinstance(file, (str, os.PathLike)):
         async for page in _pages(_bytes_of(file), _name_of(file)):
             yield page
@@ -126,7 +127,7 @@ async def _pages(stream: Any, name: object) -> AsyncIterator[list[str | bytes]]:
 
 def _next_page(stream: Any) -> list[str | bytes]:
     page: list[str | bytes] = []
-    size, longest = 0, limits.MAX_LINE_BYTES + 1  # the reader refuses a longer one
+    size, longest = 0, limits.MAX_LINE_BYTES + 1  # `from_line` refuses longer ones
     while len(page) < _PAGE_LINES and size < _PAGE_BYTES and (line := stream.readline(longest)):
         page.append(line)
         size += len(line)
@@ -138,10 +139,11 @@ def _name_of(file: IO[bytes] | IO[str]) -> object:
 
 
 async def _trying(done: str, name: object, call: Callable[[], T]) -> T:
+    """Run a file operation in a thread, and say which file failed."""
     try:
         return await in_thread(call)
     except OSError as error:
         raise PersistentMemoryError(
             f"{name} cannot be {done}: {error.strerror or error}. Check the path, its permissions and the space on its "
-            "disk, and run it again."
+            "disk, and try again."
         ) from error
