@@ -392,7 +392,7 @@ BAD_LINES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "half a character": (lambda line: line | {"content": "\ud800"}, "surrogate"),
     "no time": (lambda line: line | {"updated_at": "yesterday"}, "updated_at must be a time"),
     "a time without zone": (lambda line: line | {"updated_at": "2026-03-01T12:00:00"}, "updated_at must be a time"),
-    "a bad namespace": (lambda line: line | {"namespace": "../ann"}, "not a plain path"),
+    "a bad namespace": (lambda line: line | {"namespace": "../ann"}, "has an empty part"),
     "a bad shelf": (lambda line: line | {"shelf": "attic"}, "shelf must be 'profile' or 'session', not 'attic'"),
     "a bad origin": (lambda line: line | {"origin": "god"}, "origin must be 'user', .*, not 'god'"),
     "a bad count": (lambda line: line | {"uses": -1}, "uses must be greater than or equal to 0, not -1"),
