@@ -21,7 +21,7 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.checks import decode_json, encode_json
 from ..core.errors import PersistentMemoryError, StoreUnavailableError
@@ -29,10 +29,11 @@ from ..core.records import MARKDOWN, TEXT, Draft, draft, stable_id
 from ..retrieval.engine import Engine
 from ..runtime.reporting import Progress, progress_of
 from ..runtime.threads import in_thread
-from ..storage.chroma.chroma_compat import open_folder
+from ..storage.chroma.chroma_compat import client_of_process, is_failure, open_folder
 from ..storage.chroma.collection import get_collection
+from ..storage.chroma.connection import ChromaConnection
 from ..storage.chroma.rows import namespace_of
-from ..storage.chroma.shared_client import import_chroma, is_failure
+from ..storage.chroma.shared_client import import_chroma
 from ..storage.folder_lock import FolderLock
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class ForeignCollection:
 
     def _open(self, folder: Path) -> int:
         import_chroma()
-        self._client = _opened_by_this_process(folder) or self._open_copy(folder)
+        self._client = client_of_process(folder) or self._open_copy(folder)
         found = get_collection(self._client, self._name)
         if found is None or not _is_theirs(found):
             there = sorted(other.name for other in self._client.list_collections() if _is_theirs(other))
@@ -220,18 +221,6 @@ def _is_theirs(collection: Collection) -> bool:
     return namespace_of(collection.metadata) is None
 
 
-def _opened_by_this_process(folder: Path) -> ClientAPI | None:
-    """A client on the instance that the application has of this folder, if it has one."""
-    from chromadb.api.client import Client
-    from chromadb.api.shared_system_client import SharedSystemClient
-
-    for system in list(SharedSystemClient._identifier_to_system.values()):
-        settings = system.settings
-        if settings.is_persistent and Path(os.path.realpath(settings.persist_directory)) == folder:
-            return cast("ClientAPI", Client.from_system(system))
-    return None
-
-
 def _database_files(folder: Path) -> dict[Path, tuple[int, int]]:
     """The files of Chroma's database, and what changes when they do. The index is not needed to read the rows."""
     files = sorted(folder.glob(f"{_DATABASE}*"))
@@ -256,7 +245,8 @@ _MOST_NAMED = 10
 async def take_over(engine: Engine, path: str, collection: str, progress: Progress) -> int:
     """Store the memories of a foreign collection in the profile, those that are there already excepted; how many."""
     merged = await _merged_before(engine, collection)
-    keeps_in, now, taken, blank, start = engine.namespace_data.connection.keeps_in, engine.clock(), 0, 0, 0
+    backend, now, taken, blank, start = engine.namespace_data.connection.backend, engine.clock(), 0, 0, 0
+    keeps_in = backend.keeps_in if isinstance(backend, ChromaConnection) else lambda folder: False
     refused: dict[str, str] = {}
     newly_merged: dict[str, str] = {}
     async with (

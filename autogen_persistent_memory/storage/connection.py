@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.errors import PersistentMemoryError
@@ -30,7 +29,6 @@ from .protocol import (
     Entry,
     Exclusive,
     Identified,
-    InFolder,
     MemoryStore,
     Part,
     Preparable,
@@ -110,10 +108,6 @@ class StoreConnection:
     async def shared(self, name: str, make: Callable[[], T]) -> T:
         """Return the object that all memories of this process on this store share under a name; make it on first use."""
         return (await self._joined()).object(name, make)
-
-    def keeps_in(self, folder: Path) -> bool:
-        """Return whether the store is in this folder, given by its real path. Blocks; call it in a thread."""
-        return isinstance(self.backend, InFolder) and self.backend.keeps_in(folder)
 
     def outbox(self, namespace: str) -> Outbox | None:
         """Return the queue for what cannot be stored now, if the store is not on this machine."""

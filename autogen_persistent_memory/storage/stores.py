@@ -18,8 +18,7 @@ from ..core.component_configs import (
 )
 from ..text.redaction import check_host, check_variable
 from .chroma.connection import ChromaConnection
-from .chroma.embedded import Folder
-from .chroma.in_memory import Ram
+from .chroma.embedded import Folder, Ram
 from .chroma.server import Server, from_environment
 from .protocol import MemoryStore
 

@@ -76,13 +76,36 @@ def test_one_at_a_time_delivers(outbox: Outbox) -> None:
     again.release()
 
 
-def test_what_cannot_be_read_is_put_aside(outbox: Outbox, caplog: pytest.LogCaptureFixture) -> None:
+INVALID = [
+    '{"id": "1", "ses',
+    "[]",
+    '{"id": "1", "session": "s", "source": "user", "text": "my secret"}',
+    '{"id": "1", "session": "s", "source": "user", "text": "my secret", "at": "yesterday"}',
+    '{"id": "1", "session": "s", "source": "user", "text": ["my secret"], "at": "2026-03-01T12:00:00+00:00"}',
+]
+
+
+@pytest.mark.parametrize("line", INVALID)
+def test_an_invalid_file_is_renamed_and_its_text_is_not_logged(
+    outbox: Outbox, caplog: pytest.LogCaptureFixture, line: str
+) -> None:
     outbox.put(heard(1))
     outbox.put(heard(2))
-    next(iter(sorted(outbox.folder.glob("*.jsonl")))).write_text('{"id": "1", "ses')
+    next(iter(sorted(outbox.folder.glob("*.jsonl")))).write_text(line)
     assert ids(outbox) == [2]
     assert len(list(outbox.folder.glob("*.unreadable"))) == 1
     assert "cannot be read" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_fields_that_are_missing_have_defaults_and_unknown_ones_are_ignored(outbox: Outbox) -> None:
+    outbox.put(heard(1))
+    (path,) = outbox.folder.glob("*.jsonl")
+    path.write_text(
+        '{"id": "1", "session": "s", "source": "ann", "text": "x", "at": "2026-03-01T12:00:00+00:00", "new": 1}'
+    )
+    at = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+    assert outbox.messages() == [Heard("1", "s", "ann", "x", at)]
 
 
 def test_a_disk_that_takes_nothing_leaves_nothing_half_written(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from ...core.checks import fold_kind
 from ...core.records import MemoryRecord, Selection
 from ..protocol import Stored
 from .migrations import up_to_date_stamp
-from .write_log import MOST_LISTED
 
 _PREFIX = "apm"
 _MOST_GUESSES = 10_000
@@ -35,6 +34,8 @@ _PLAIN = ("kind", "key", "source", "session", "sequence", "origin", "pinned", "s
 _LONGEST_ASCII, _LONGEST_OTHER = 16_000, 4_000
 """Characters of a document: all that are not ASCII take several times as long."""
 _REST, _LENGTH = "rest", "length"
+MOST_LISTED = 32_766 // 6
+"""How many entries of a list Chroma can write: it writes all of them with one SQL statement, with six variables each."""
 _DOCUMENT = "chroma:document"
 """Where Chroma's database keeps the document of a row."""
 
