@@ -1,7 +1,7 @@
 """Named texts of any size, as rows of a collection without meaningful vectors.
 
 The texts are metadata, not documents, since Chroma indexes documents for full-text search: ten megabytes would take
-three seconds. Long texts are spread over several rows, so that writing one does not hold up the event loop.
+three seconds. Long texts are split into several rows, so that writing one does not block the event loop.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class ChromaValues(NamespaceCollection):
 
 
 def entries_of(rows: Mapping[str, Metadata]) -> tuple[dict[tuple[Space, str], Entry], set[str]]:
-    """The entries that rows of a collection make up, by space and name, and the ids of those rows."""
+    """Return the entries that rows of a collection make up, by space and name, and the ids of those rows."""
     entries: dict[tuple[Space, str], Entry] = {}
     used: set[str] = set()
     for id, row in rows.items():
@@ -116,12 +116,12 @@ def entries_of(rows: Mapping[str, Metadata]) -> tuple[dict[tuple[Space, str], En
 
 
 def is_head(id: str) -> bool:
-    """Whether the row of that id is an entry, or the first part of one."""
+    """Return whether the row of that id is an entry, or the first part of one."""
     return id.partition(":")[0] in get_args(Space)
 
 
 def _joined(head: Metadata, rows: Mapping[str, Metadata]) -> Entry | None:
-    """The entry that has this head, if all its parts are among these rows."""
+    """Return the entry that has this head, if all its parts are among these rows."""
     try:
         texts = head["text"], *(rows[id]["text"] for id in _part_ids(head))
     except KeyError:
