@@ -42,7 +42,6 @@ from .protocol import (
 )
 
 T = TypeVar("T")
-_PAGE = 500
 _SAMPLE = 16
 _SAME = 0.99
 """The least cosine of two vectors of the same text, also where an embedding answers slightly differently each time."""
@@ -218,12 +217,7 @@ class Values:
 
     async def all(self, space: Space) -> dict[str, str]:
         """Return every text of a space, by name."""
-        names = await self.names(space)
-        found: dict[str, str] = {}
-        for start in range(0, len(names), _PAGE):
-            entries = await self._table.get(space, names[start : start + _PAGE])
-            found |= {name: entry.text for name, entry in entries.items()}
-        return found
+        return {name: entry.text for name, entry in (await self._table.get(space)).items()}
 
     async def remove(self, space: Space, name: str) -> bool:
         """Delete the text with that name; return whether it existed."""

@@ -160,8 +160,8 @@ class ValueTable(Protocol):
     async def put(self, space: Space, name: str, entry: Entry) -> None:
         """Store a text under a name, replacing the former one."""
 
-    async def get(self, space: Space, names: Sequence[str]) -> dict[str, Entry]:
-        """Return the texts with these names that exist, by name."""
+    async def get(self, space: Space, names: Sequence[str] | None = None) -> dict[str, Entry]:
+        """Return the texts with these names that exist, by name; by default all of the space."""
 
     async def names(self, space: Space) -> list[str]:
         """Return the names in a space, in any order."""

@@ -76,10 +76,10 @@ class Server(ClientSource):
         config, headers = self._config, self._headers()
         sessions: list[Any] = []
 
-        def with_retries(session: Any) -> None:
-            """Give a session a timeout, which Chroma does not, and let it retry."""
+        def prepare(session: Any) -> None:
+            """Give a session a timeout, which Chroma does not, and retries."""
             session.timeout = config.timeout
-            session.request = Requests(type(session).request.__get__(session), self.breaker, config.timeout)
+            session.request = with_retries(type(session).request.__get__(session), self.breaker, config.timeout)
             sessions.append(session)
 
         settings = quiet_settings(
@@ -90,7 +90,7 @@ class Server(ClientSource):
             chroma_server_headers=headers,
         )
         try:
-            client = http_client(settings, config.tenant, config.database, with_retries)
+            client = http_client(settings, config.tenant, config.database, prepare)
         except BaseException:
             _close_all(sessions)
             raise
@@ -132,42 +132,41 @@ def is_repeatable(method: str, path: str, content: bytes = b"") -> bool:
     )
 
 
-class Requests:
-    """`httpx.Client.request` with retries where they are safe, never beyond the timeout, and watched by a circuit breaker."""
+Request = Callable[..., "httpx.Response"]
 
-    def __init__(self, request: Callable[..., httpx.Response], breaker: CircuitBreaker, timeout: float) -> None:
-        self._request = request
-        self._breaker = breaker
-        self._timeout = timeout
 
-    def __call__(self, method: str, url: str, **options: Any) -> httpx.Response:
-        with self._breaker.call():
-            answer = self._answer(method, url, options)
+def with_retries(request: Request, breaker: CircuitBreaker, timeout: float) -> Request:
+    """Return `httpx.Client.request` with retries where they are safe, never beyond the timeout, watched by a breaker."""
+
+    def watched(method: str, url: str, **options: Any) -> httpx.Response:
+        with breaker.call():
+            answer = retried(method, url, options)
             if answer.status_code in _UNREACHABLE:
                 said = without_secrets(f"{answer.reason_phrase} {answer.text}")
                 raise UnreachableError(f"it answers {answer.status_code} {said[:200]}")
             return answer
 
-    def _answer(self, method: str, url: str, options: dict[str, Any]) -> httpx.Response:
+    def retried(method: str, url: str, options: dict[str, Any]) -> httpx.Response:
         import httpx
 
-        until = time.monotonic() + self._timeout
+        until = time.monotonic() + timeout
         pauses: tuple[float, ...] = _SHORT_PAUSES if is_automatic() else _PAUSES
         if not is_repeatable(method, url, options.get("content", b"")):
             pauses = ()
         for pause in pauses:
             try:
-                answer = self._request(method, url, **options, timeout=until - time.monotonic())
+                answer = request(method, url, **options, timeout=until - time.monotonic())
             except httpx.TransportError:
                 if time.monotonic() + pause >= until:
                     raise
             else:
-                if (answer.status_code < 500 and answer.status_code != 429) or is_blocked(answer.text):
-                    return answer
-                if time.monotonic() + pause >= until:
+                is_final = (answer.status_code < 500 and answer.status_code != 429) or is_blocked(answer.text)
+                if is_final or time.monotonic() + pause >= until:
                     return answer
             time.sleep(pause)
-        return self._request(method, url, **options, timeout=until - time.monotonic())
+        return request(method, url, **options, timeout=until - time.monotonic())
+
+    return watched
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -31,7 +31,7 @@ class ChromaValues(NamespaceCollection):
 
     async def put(self, space: Space, name: str, entry: Entry) -> None:
         text, at = entry
-        chunks = [text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK)]
+        chunks = [text[start : start + _CHUNK] for start in range(0, max(1, len(text)), _CHUNK)]
         version = secrets.token_hex(4)
         before = await self._head(space, name)
         for number, chunk in enumerate(chunks[1:], start=1):
@@ -41,8 +41,9 @@ class ChromaValues(NamespaceCollection):
         await self._write(_head_id(space, name), head | ({} if at is None else {"at": at.isoformat()}))
         await self._delete(_part_ids(before))
 
-    async def get(self, space: Space, names: Sequence[str]) -> dict[str, Entry]:
-        heads = await self._rows(ids=[_head_id(space, name) for name in names])
+    async def get(self, space: Space, names: Sequence[str] | None = None) -> dict[str, Entry]:
+        ids = None if names is None else [_head_id(space, name) for name in names]
+        heads = await self._rows(ids=ids, where={"space": space} if ids is None else None)
         entries = {head["name"]: await self._entry(head) for head in heads.values()}
         return {name: entry for name, entry in entries.items() if entry is not None}
 
