@@ -24,8 +24,8 @@ from ..storage.chroma.rows import collection_name
 from ..storage.chroma.server import HOW_TO_UNBLOCK
 from ..storage.connection import StoreConnection
 from ..storage.protocol import TABLES, Connection, MemoryStore, TableName
-from ..storage.repair.inspect import InspectedCollection, Inspection
-from ..storage.repair.startup_repair import DamagedStoreError, unblock, where
+from ..storage.repair.inspect import InspectedCollection, Inspection, unblock
+from ..storage.repair.startup_repair import DamagedStoreError, clean, where
 from ..text.embeddings import Embedding, MiniLMEmbedding
 from .salvage.recovery import recorded_embeddings, recover
 
@@ -316,7 +316,9 @@ class _Repair:
 
     async def run(self, before: Inspection) -> Path | None:
         """Repair everything that can be repaired; return the path of the backup."""
-        backup = await self._connection.clean(before.orphans)
+        backup = None
+        if self._connection.is_in_folder:
+            backup = await self._connection.on_folder(lambda folder: clean(folder, before.orphans))
         if before.orphans:
             self.done.append(f"Deleted {len(before.orphans)} indexes that belonged to no collection.")
         await self._unblock(before)

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..core.checks import decode_json, encode_json
 from ..core.errors import PersistentMemoryError, StoreUnavailableError
@@ -29,10 +29,10 @@ from ..core.records import MARKDOWN, TEXT, Draft, draft, stable_id
 from ..retrieval.engine import Engine
 from ..runtime.reporting import Progress, progress_of
 from ..runtime.threads import in_thread
-from ..storage.chroma.chroma_compat import open_folder
+from ..storage.chroma.chroma_compat import client_of_process, is_failure, open_folder
 from ..storage.chroma.collection import get_collection
 from ..storage.chroma.rows import namespace_of
-from ..storage.chroma.shared_client import import_chroma, is_failure
+from ..storage.chroma.shared_client import import_chroma
 from ..storage.folder_lock import FolderLock
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ async def take_over(engine: Engine, path: str, collection: str, progress: Progre
         StoreUnavailableError: The folder cannot be read.
     """
     merged = await _merged_before(engine, collection)
-    keeps_in, now, imported, blank, start = engine.namespace_data.connection.keeps_in, engine.clock(), 0, 0, 0
+    backend, now, imported, blank, start = engine.namespace_data.connection.backend, engine.clock(), 0, 0, 0
+    keeps_in = backend.keeps_in if isinstance(backend, ChromaConnection) else lambda folder: False
     refused: dict[str, str] = {}
     newly_merged: dict[str, str] = {}
     async with (
@@ -221,7 +222,7 @@ class _ForeignCollection:
                 return 0
             with _reading(folder):
                 import_chroma()
-                self._client = _opened_by_this_process(folder) or self._open_copy(folder)
+                self._client = client_of_process(folder) or self._open_copy(folder)
                 self._collection = _find_collection(self._client, self._name, folder)
                 return int(self._collection.count())
 
@@ -330,18 +331,6 @@ def _find_collection(client: ClientAPI, name: str, folder: Path) -> Collection:
 
 def _is_foreign(collection: Collection) -> bool:
     return namespace_of(collection.metadata) is None
-
-
-def _opened_by_this_process(folder: Path) -> ClientAPI | None:
-    """Return a client on the instance that the application has of this folder, if it has one."""
-    from chromadb.api.client import Client
-    from chromadb.api.shared_system_client import SharedSystemClient
-
-    for system in list(SharedSystemClient._identifier_to_system.values()):
-        settings = system.settings
-        if settings.is_persistent and Path(os.path.realpath(settings.persist_directory)) == folder:
-            return cast("ClientAPI", Client.from_system(system))
-    return None
 
 
 def _database_files(folder: Path) -> dict[Path, tuple[int, int]]:

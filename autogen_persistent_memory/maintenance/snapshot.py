@@ -11,7 +11,7 @@ from ..core.errors import StoreUnavailableError
 from ..runtime import private_files
 from ..runtime.reporting import Progress, progress_of
 from ..runtime.threads import in_thread
-from ..storage.repair.inspect import DATABASE, SEGMENT
+from ..storage.chroma.chroma_compat import DATABASE, SEGMENT
 from ..storage.stores import EmbeddedStore
 
 _BLOCK = 1 << 20

@@ -1,5 +1,5 @@
-"""Rows on disk: the protocol of a store, the stores users name, and Chroma behind them.
+"""Rows on disk: the store protocol, the connection that wraps any backend, the stores that users name, and Chroma.
 
-Others import `protocol`, `stores`, `availability` and `outbox`; only `maintenance` looks into `chroma` and `repair`. It knows
-nothing about ranking, extraction or AutoGen.
+Others import `protocol`, `connection`, `stores`, `availability`, `outbox` and `folder_lock`; only `maintenance` uses `chroma`
+and `repair`. It knows records, vectors and named texts, and nothing about ranking, extraction or AutoGen.
 """

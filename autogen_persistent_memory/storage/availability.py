@@ -1,4 +1,4 @@
-"""A server that cannot be reached is asked again in the background, not by every turn of every agent."""
+"""A circuit breaker: while a server is out of reach, one background thread probes it, and agents go on without memory."""
 
 from __future__ import annotations
 
@@ -19,49 +19,49 @@ logger = logging.getLogger("autogen_persistent_memory")
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _STILL_WANTED = 60.0
-"""Seconds without anybody asking after which a server is no longer looked for."""
+"""Seconds without a caller after which a server is no longer probed."""
 _REMEMBERED_CALLS = 64
 
-_Manner = Literal["asked for", "automatic", "patient"]
-_manner: ContextVar[_Manner] = ContextVar("manner", default="asked for")
+_Mode = Literal["explicit", "automatic", "patient"]
+_mode: ContextVar[_Mode] = ContextVar("mode", default="explicit")
 
 
 def automatic() -> AbstractContextManager[None]:
-    """What is done within is done by itself, for an agent or in the background: it fails at once while the server is gone.
+    """Mark calls that the package makes by itself, for an agent or in the background: they fail at once on an open breaker.
 
-    Everything else was asked for by name, and really tries.
+    All other calls are explicit calls of the application, which always try.
     """
-    return _done("automatic")
+    return _calling("automatic")
 
 
 def patiently() -> AbstractContextManager[None]:
-    """What is done within is done in the background, and may take its time: it also tries a server too slow for agents.
+    """Mark background calls that may take long: they also try a server that is too slow for agents.
 
-    That some of its calls are fast does not bring the agents back to that server.
+    If some of them are fast, that does not yet close the breaker for agents.
     """
-    return _done("patient")
+    return _calling("patient")
 
 
 @contextmanager
-def _done(manner: _Manner) -> Iterator[None]:
-    token = _manner.set(manner)
+def _calling(mode: _Mode) -> Iterator[None]:
+    token = _mode.set(mode)
     try:
         yield
     finally:
-        _manner.reset(token)
+        _mode.reset(token)
 
 
 def is_automatic() -> bool:
-    """Whether what is being done is done by itself, and somebody may wait for it."""
-    return _manner.get() == "automatic"
+    """Return whether the package makes the current call by itself, and an agent may wait for it."""
+    return _mode.get() == "automatic"
 
 
 class CircuitBreaker:
-    """Whether a server can be reached, as far as this process knows. Serves any thread.
+    """Whether a server is reachable, as far as this process knows. Serves any thread.
 
     Args:
-        probe: Asks the server for a sign of life within so many seconds, or raises. Without it nothing is ever down.
-        describe: What an error means and what to do next.
+        probe: Asks the server for a heartbeat within that many seconds, or raises. Without it the breaker never opens.
+        describe: Returns what an error means and what to do next.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class CircuitBreaker:
         self._pause = _FIRST_PAUSE
         self._recovered_at = -math.inf
         self.recoveries = 0
-        """How often the server came back."""
+        """How often the server became reachable again."""
         self._asked_at = -math.inf
         self._prober: threading.Thread | None = None
         self._under_way: dict[object, float] = {}
@@ -84,27 +84,27 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the server is known to be out of reach."""
+        """Whether the server is known to be unreachable."""
         return self._trouble is not None
 
     @property
     def is_unsteady(self) -> bool:
-        """Whether the server is out of reach, or was a moment ago, so that calls of that time may still fail."""
+        """Whether the server is unreachable, or was a moment ago, so that calls from then may still fail."""
         return self.is_open or time.monotonic() - self._recovered_at < _LONGEST_PAUSE
 
     def check(self) -> None:
-        """Fail at once if the server is known to be out of reach, and something is done by itself.
+        """Fail at once if the breaker is open and the current call is automatic.
 
         Raises:
-            StoreUnavailableError: It is.
+            StoreUnavailableError: The server is known to be unreachable.
         """
         if self._trouble is not None and is_automatic():
-            self._keep_looking()
-            raise StoreUnavailableError(f"{self._trouble} It is looked for in the background.")
+            self._keep_probing()
+            raise StoreUnavailableError(f"{self._trouble} It is probed in the background.")
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Keep an eye on a call to the server. What does not raise has reached it."""
+        """Watch a call to the server: it counts as reachable if the call does not raise."""
         token, started = object(), time.monotonic()
         with self._changed:
             self._under_way[token] = started
@@ -118,11 +118,11 @@ class CircuitBreaker:
             self._end(token, started)
             raise
         self._end(token, started)
-        if _manner.get() != "patient":
+        if _mode.get() != "patient":
             self._reached(time.monotonic() - started)
 
     def failed(self, error: BaseException, patience: float = math.inf) -> None:
-        """The server could not be reached. It counts as back once it answers within so many seconds."""
+        """Open the breaker. It closes once the server answers within `patience` seconds."""
         if self._probe is None:
             return
         with self._changed:
@@ -132,10 +132,10 @@ class CircuitBreaker:
             self._pause = min(2 * self._pause, _LONGEST_PAUSE) if self.is_unsteady else _FIRST_PAUSE
             self._trouble, self._patience = self._describe(error), patience
         logger.warning("%s Agents go on without memory until it is back.", self._trouble)
-        self._keep_looking()
+        self._keep_probing()
 
     def gave_up(self, waited: float) -> None:
-        """An agent waited so long in vain; was it the server's fault?"""
+        """Open the breaker after an agent's timeout of `waited` seconds, if slow calls to the server caused it."""
         now, too_slow = time.monotonic(), waited / 4
         with self._changed:
             hung = any(now - started >= too_slow for started in self._under_way.values())
@@ -144,7 +144,7 @@ class CircuitBreaker:
             self.failed(TimeoutError(f"it does not answer within an agent's deadline of {waited:g} s"), waited / 2)
 
     def when_it_answers(self, call: Callable[[], None]) -> None:
-        """Call this, in another thread, once the server answers, fast enough for agents or not; at once if it is there."""
+        """Call this, in another thread, once the server answers, even if too slowly for agents; at once if it is reachable."""
         with self._changed:
             if self._trouble is not None:
                 self._waiting.append(call)
@@ -152,7 +152,7 @@ class CircuitBreaker:
         call()
 
     def no_longer(self, call: Callable[[], None]) -> None:
-        """Do not call this any more."""
+        """Cancel a call that `when_it_answers` was given."""
         with self._changed:
             self._waiting = [other for other in self._waiting if other != call]
 
@@ -163,7 +163,7 @@ class CircuitBreaker:
             self._answered.append((now, now - started))
 
     def _reached(self, seconds: float) -> None:
-        """The server answered in so many seconds."""
+        """Note that the server answered within that many seconds."""
         with self._changed:
             if self._trouble is None:
                 return
@@ -174,19 +174,21 @@ class CircuitBreaker:
                 self.recoveries += 1
                 self._changed.notify_all()
         if is_back:
-            logger.info("The Chroma server is back; agents have their memory again.")
+            logger.info("The Chroma server is reachable again; agents have their memory back.")
         for call in waiting:
             call()
 
-    def _keep_looking(self) -> None:
+    def _keep_probing(self) -> None:
         with self._changed:
             self._asked_at = time.monotonic()
             if self._prober is None or not self._prober.is_alive():
-                self._prober = threading.Thread(target=self._look, name="autogen-memory-probe", daemon=True)
+                self._prober = threading.Thread(
+                    target=self._probe_until_reached, name="autogen-memory-probe", daemon=True
+                )
                 self._prober.start()
 
-    def _look(self) -> None:
-        """Ask for a sign of life, less and less often, and wait for it longer and longer: a slow server takes deliveries."""
+    def _probe_until_reached(self) -> None:
+        """Probe less and less often, with longer and longer timeouts: even a slow server takes deliveries."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._trouble is None, timeout=self._pause)
@@ -200,6 +202,6 @@ class CircuitBreaker:
             try:
                 self._probe(patience)
             except Exception as error:
-                logger.debug("The Chroma server is still out of reach: %r", error)
+                logger.debug("The Chroma server is still unreachable: %r", error)
             else:
                 self._reached(time.monotonic() - started)

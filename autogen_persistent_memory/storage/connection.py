@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.errors import PersistentMemoryError
@@ -30,7 +29,6 @@ from .protocol import (
     Entry,
     Exclusive,
     Identified,
-    InFolder,
     MemoryStore,
     Part,
     Preparable,
@@ -44,7 +42,6 @@ from .protocol import (
 )
 
 T = TypeVar("T")
-_PAGE = 500
 _SAMPLE = 16
 _SAME = 0.99
 """The least cosine of two vectors of the same text, also where an embedding answers slightly differently each time."""
@@ -110,10 +107,6 @@ class StoreConnection:
     async def shared(self, name: str, make: Callable[[], T]) -> T:
         """Return the object that all memories of this process on this store share under a name; make it on first use."""
         return (await self._joined()).object(name, make)
-
-    def keeps_in(self, folder: Path) -> bool:
-        """Return whether the store is in this folder, given by its real path. Blocks; call it in a thread."""
-        return isinstance(self.backend, InFolder) and self.backend.keeps_in(folder)
 
     def outbox(self, namespace: str) -> Outbox | None:
         """Return the queue for what cannot be stored now, if the store is not on this machine."""
@@ -224,12 +217,7 @@ class Values:
 
     async def all(self, space: Space) -> dict[str, str]:
         """Return every text of a space, by name."""
-        names = await self.names(space)
-        found: dict[str, str] = {}
-        for start in range(0, len(names), _PAGE):
-            entries = await self._table.get(space, names[start : start + _PAGE])
-            found |= {name: entry.text for name, entry in entries.items()}
-        return found
+        return {name: entry.text for name, entry in (await self._table.get(space)).items()}
 
     async def remove(self, space: Space, name: str) -> bool:
         """Delete the text with that name; return whether it existed."""

@@ -1,7 +1,7 @@
-"""One process at a time: the lock on an embedded store's folder, which names its holder to whoever comes second.
+"""The lock on an embedded store's folder: one process at a time, and the error for a second one names the holder.
 
 Two processes that write one Chroma folder lose vectors for good while every count looks right. The operating system
-drops the lock when the holder ends, however it ends, so there are no stale locks.
+releases the lock when the holder ends, however it ends, so there are no stale locks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOLDER = "autogen_memory.holder.json"
 
 
 class FolderLock:
-    """The right of this process to use a folder, once taken."""
+    """A lock on a folder, for this process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,11 +35,11 @@ class FolderLock:
         self._lock = FileLock(folder / _LOCK, timeout=0, mode=private_files.FILE, thread_local=False)
 
     def take(self) -> None:
-        """Take the folder for this process.
+        """Lock the folder.
 
         Raises:
-            StoreLockedError: Another process has it.
-            OSError: The folder cannot be written, or a link stands in the place of the lock.
+            StoreLockedError: Another process has locked it.
+            OSError: The folder cannot be written, or the lock file is a link.
         """
         from filelock import Timeout
 
@@ -60,7 +60,7 @@ class FolderLock:
             raise
 
     def name_holder(self, pid: int, program: str) -> None:
-        """Note for others which process has the folder: this one, or one that it started and that shares the lock."""
+        """Note for other processes which one has the lock: this one, or one that it started and that shares the lock."""
         holder = {
             "pid": pid,
             "program": program[:100],
@@ -70,12 +70,12 @@ class FolderLock:
         private_files.write(self._folder / _HOLDER, json.dumps(holder))
 
     def descriptors(self) -> tuple[int, ...]:
-        """What a process that is started must inherit to share the lock, so that it lasts as long as either of them."""
+        """Return the file descriptors that a child process must inherit to share the lock until both have ended."""
         number = self._lock._context.lock_file_fd
         return () if number is None or os.name == "nt" else (number,)
 
     def release(self) -> None:
-        """Give the folder back."""
+        """Release the lock."""
         with contextlib.suppress(OSError):
             (self._folder / _HOLDER).unlink()
         self._lock.release()
@@ -83,23 +83,23 @@ class FolderLock:
     @classmethod
     @contextmanager
     def of_existing(cls, folder: Path) -> Iterator[None]:
-        """Have a folder for a while, if it was ever an embedded store; in any other nothing is written.
+        """Lock a folder meanwhile if it was ever an embedded store; write nothing into any other.
 
         Raises:
-            StoreLockedError: Another process has it.
+            StoreLockedError: Another process has locked it.
         """
-        ownership = cls(folder) if (folder / _LOCK).exists() else None
-        if ownership is not None:
-            ownership.take()
+        lock = cls(folder) if (folder / _LOCK).exists() else None
+        if lock is not None:
+            lock.take()
         try:
             yield
         finally:
-            if ownership is not None:
-                ownership.release()
+            if lock is not None:
+                lock.release()
 
 
 def holder_of(folder: Path) -> str | None:
-    """The process that has a folder, or that ended without giving it back."""
+    """Return the process that has locked a folder, or that ended without releasing it."""
     try:
         holder = json.loads((folder / _HOLDER).read_text(encoding="utf-8"))
         since = datetime.fromisoformat(holder["since"])
@@ -110,7 +110,7 @@ def holder_of(folder: Path) -> str | None:
 
 
 def _this_program() -> str:
-    """The name of this program, without its arguments: those may hold secrets."""
+    """Return the name of this program, without its arguments, which may hold secrets."""
     return _named(sys.argv[0] if sys.argv else "")
 
 

@@ -1,8 +1,8 @@
-"""What was heard while its server could not be reached, on this machine's disk until it can be delivered.
+"""A queue on this machine's disk for messages whose server cannot be reached.
 
-A folder for each namespace of a server, and in it a file for each time something was put by, which appears and goes as a
-whole. So a process may be killed at any moment, and any other that uses the namespace can deliver what it left.
-Everything here blocks, and is called in threads.
+Each namespace of a server has a folder, and each `put` writes one file in it, which appears and disappears as a whole. So a
+process may be killed at any moment, and any other process that uses the namespace can deliver what it left. Everything here
+blocks; call it in a thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +25,7 @@ from ..runtime import private_files
 
 if TYPE_CHECKING:
     from filelock import FileLock
+    from pydantic import TypeAdapter
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -34,9 +35,9 @@ _ABANDONED_SECONDS = 3600
 
 
 class Heard(NamedTuple):
-    """A message that was heard and is not stored yet. Its id is fixed, so that it is stored once.
+    """A message that is not stored yet. Its id is fixed, so that it is stored once.
 
-    A new field needs a default: with that a file is read that was written before there was the field.
+    A new field needs a default, so that a file can be read that was written before the field existed.
     """
 
     id: str
@@ -46,31 +47,31 @@ class Heard(NamedTuple):
     at: datetime
     by_user: bool = False
     learn: bool = False
-    """Whether facts are still to be drawn from it, as far as that can be done at once."""
+    """Whether facts are still to be extracted from it by rules."""
     facts: tuple[str, ...] = ()
-    """The ids of the facts that were drawn from it."""
+    """The ids of the facts that were extracted from it."""
     spans: tuple[tuple[int, int], ...] = ()
     """Where in the text each of them is told."""
     study: bool = False
     """Whether a model is to read it later."""
     if_new: bool = False
-    """Whether it is to be stored only if its session does not know these words of this speaker yet."""
+    """Whether to store it only if its session does not have the same words of this speaker yet."""
 
 
 class Parcel(NamedTuple):
-    """What was put by at one time."""
+    """The messages of one file."""
 
     path: Path
     messages: tuple[Heard, ...]
 
 
 class Outbox:
-    """What waits to be delivered to one namespace. Beyond a limit the oldest is dropped.
+    """The queue of one namespace. Beyond a limit the oldest messages are dropped.
 
     Args:
-        folder: Its folder; made when something is put by.
+        folder: Its folder, which the first `put` makes.
         most: How many messages it holds.
-        most_bytes: How much it holds.
+        most_bytes: How many bytes it holds.
     """
 
     def __init__(self, folder: str, *, most: int = _MOST, most_bytes: int = _MOST_BYTES) -> None:
@@ -80,11 +81,11 @@ class Outbox:
 
     @cached_property
     def folder(self) -> Path:
-        """Where it is, found once, lest a later chdir make it another."""
+        """The absolute path, resolved once, so that a later chdir does not change it."""
         return Path(os.path.abspath(os.path.expanduser(self._given)))
 
     def put(self, messages: Sequence[Heard]) -> None:
-        """Put messages by, all or none.
+        """Queue messages, all or none.
 
         Raises:
             OSError: The disk is full, or the folder cannot be written or is a link.
@@ -106,15 +107,15 @@ class Outbox:
         self._keep_within_bounds()
 
     def waits(self) -> bool:
-        """Whether anything waits to be delivered."""
+        """Return whether the queue holds anything."""
         return bool(self._paths())
 
     def messages(self) -> list[Heard]:
-        """Everything that waits, in order."""
+        """Return everything in the queue, in order."""
         return [message for path in self._paths() for message in self._read(path).messages]
 
     def next_parcels(self, count: int) -> list[Parcel]:
-        """What was put by first: about so many messages."""
+        """Return the oldest files, with about `count` messages."""
         parcels: list[Parcel] = []
         for path in self._paths():
             if sum(len(parcel.messages) for parcel in parcels) >= count:
@@ -123,12 +124,12 @@ class Outbox:
         return parcels
 
     def remove(self, parcels: Sequence[Parcel]) -> None:
-        """These were delivered."""
+        """Delete files that were delivered."""
         for parcel in parcels:
             parcel.path.unlink(missing_ok=True)
 
     def claim(self) -> FileLock | None:
-        """A lock, to be released, if it is for this caller to deliver: nobody else in any process does meanwhile."""
+        """Return a lock, to be released, under which only the caller delivers; None if another task or process has it."""
         from filelock import FileLock, Timeout
 
         private_files.refuse_link(self.folder / "lock")
@@ -137,7 +138,7 @@ class Outbox:
             lock.acquire()
         except Timeout:
             return None
-        self._sweep()
+        self._delete_abandoned()
         return lock
 
     def _paths(self) -> list[Path]:
@@ -147,17 +148,18 @@ class Outbox:
             return []
 
     def _read(self, path: Path) -> Parcel:
-        """A file; what cannot be read is put aside, so that it does not hold up what comes after it."""
+        """Read a file. An invalid one is renamed, so that it does not block those after it."""
         try:
-            messages = tuple(map(_message, path.read_text("utf-8").splitlines()))
+            return Parcel(path, tuple(map(_message, path.read_text("utf-8").splitlines())))
         except FileNotFoundError:  # dropped, or delivered by another process
             return Parcel(path, ())
-        except (ValueError, KeyError, TypeError) as error:
-            aside = path.with_suffix(".unreadable")
-            logger.warning("What was put by in %s cannot be read (%r); it is now %s.", path, error, aside.name)
-            path.replace(aside)
+        except ValueError as error:
+            renamed = path.with_suffix(".unreadable")
+            logger.warning(
+                "The queued messages in %s cannot be read (%r); the file is now %s.", path, error, renamed.name
+            )
+            path.replace(renamed)
             return Parcel(path, ())
-        return Parcel(path, messages)
 
     def _keep_within_bounds(self) -> None:
         dropped, count, size = 0, 0, 0
@@ -173,15 +175,15 @@ class Outbox:
                 dropped += held
         if dropped:
             logger.warning(
-                "More is waiting in %s for its server than it may hold (%d messages, %d MB): the oldest %d were dropped.",
+                "More messages are queued in %s than it may hold (%d messages, %d MB): the oldest %d were dropped.",
                 self.folder,
                 self._most,
                 self._most_bytes // 1_000_000,
                 dropped,
             )
 
-    def _sweep(self) -> None:
-        """Remove what a process was killed in the middle of writing."""
+    def _delete_abandoned(self) -> None:
+        """Delete files that a killed process left half written."""
         for path in self.folder.glob("*.tmp"):
             try:
                 if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
@@ -190,22 +192,27 @@ class Outbox:
                 continue
 
 
+@cache
+def _format() -> TypeAdapter[Heard]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    return TypeAdapter(Heard, config=ConfigDict(hide_input_in_errors=True))  # errors are logged, messages must not be
+
+
 def _message(line: str) -> Heard:
-    """The message in a line. Fields that are missing have their defaults; those of a newer version are passed over."""
-    given = Heard._field_defaults | json.loads(line)
-    known = {name: given[name] for name in Heard._fields}
-    return Heard(
-        **known
-        | {
-            "at": datetime.fromisoformat(given["at"]),
-            "facts": tuple(given["facts"]),
-            "spans": tuple(map(tuple, given["spans"])),
-        }
-    )
+    """Return the message in a line. Missing fields have their defaults, and those of a newer version are ignored.
+
+    Raises:
+        ValueError: It is not a message.
+    """
+    given = json.loads(line)
+    if not isinstance(given, dict):
+        raise ValueError(f"it holds {type(given).__name__} instead of a message")
+    return _format().validate_python({name: given[name] for name in Heard._fields if name in given})
 
 
 def outbox_of(given: str | None, whose: Sequence[str]) -> Outbox | None:
-    """The outbox of a namespace of a server, in the folder given, or where the environment says; None if that is empty."""
+    """Return the outbox of a namespace of a server, in the folder given, or in the environment's; None if that is empty."""
     root = os.environ.get(OUTBOX_VARIABLE, DEFAULT_OUTBOX) if given is None else given
     if not root:
         return None

@@ -13,7 +13,6 @@ A backend that can do more offers a capability, which the package tests for with
 | `Exclusive` | other processes may write, so every recall looks for their changes |
 | `Preparable` | the first call opens the store |
 | `Remote` | the store counts as reachable, and nothing is queued while it is not |
-| `InFolder` | the store is not in a folder of this machine |
 | `Countable` | ids are listed to count them |
 | `Rebuildable` | `reembed()` and `compact()` raise an error |
 
@@ -25,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel
@@ -162,8 +160,8 @@ class ValueTable(Protocol):
     async def put(self, space: Space, name: str, entry: Entry) -> None:
         """Store a text under a name, replacing the former one."""
 
-    async def get(self, space: Space, names: Sequence[str]) -> dict[str, Entry]:
-        """Return the texts with these names that exist, by name."""
+    async def get(self, space: Space, names: Sequence[str] | None = None) -> dict[str, Entry]:
+        """Return the texts with these names that exist, by name; by default all of the space."""
 
     async def names(self, space: Space) -> list[str]:
         """Return the names in a space, in any order."""
@@ -213,14 +211,6 @@ class Remote(Protocol):
 
     def outbox(self, namespace: str) -> Outbox | None:
         """Return the queue on this machine's disk for what cannot be stored now, if there is to be one."""
-
-
-@runtime_checkable
-class InFolder(Protocol):
-    """A connection to a store in a folder of this machine."""
-
-    def keeps_in(self, folder: Path) -> bool:
-        """Return whether the store is in this folder, given by its real path. Blocks; call it in a thread."""
 
 
 @runtime_checkable

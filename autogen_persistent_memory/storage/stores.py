@@ -1,4 +1,4 @@
-"""The four places memories can live: a folder, a Chroma server, Chroma Cloud, or the RAM of this process."""
+"""The stores that users name: a folder, a Chroma server, Chroma Cloud, or the RAM of this process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from ..core.component_configs import (
 )
 from ..text.redaction import check_host, check_variable
 from .chroma.connection import ChromaConnection
-from .chroma.embedded import Folder
-from .chroma.in_memory import Ram
+from .chroma.embedded import Folder, Ram
 from .chroma.server import Server, from_environment
 from .protocol import MemoryStore
 
@@ -31,7 +30,7 @@ class EmbeddedStore:
     memories may share it.
 
     Args:
-        path: The folder; made if it is not there. By default the environment variable AUTOGEN_MEMORY_PATH, else
+        path: The folder, which is made if it does not exist. By default the environment variable AUTOGEN_MEMORY_PATH, else
             `~/.autogen_memory`.
     """
 
@@ -44,11 +43,11 @@ class EmbeddedStore:
         return f"EmbeddedStore({self._folder.given!r})"
 
     def connect(self) -> ChromaConnection:
-        """A connection to it. Does nothing yet."""
+        """Return a connection, without opening anything yet."""
         return ChromaConnection(self._folder)
 
     def folder(self) -> Path:
-        """Where it really is. Blocks, since it has to look."""
+        """Return the real path of the folder. Blocks; call it in a thread."""
         return self._folder.path
 
 
@@ -57,7 +56,7 @@ class ServerStore:
 
     `autogen-memory share` runs one on a folder of this machine, `chroma run --path memories` anywhere.
     The open-source server has no authentication and no encryption of its own: keep it on loopback or behind a proxy.
-    Secrets are named, never given: the values stay in environment variables.
+    Secrets are passed by the name of an environment variable, never by value.
 
     Args:
         host: Its host name.
@@ -65,10 +64,10 @@ class ServerStore:
         ssl: Whether to use https.
         tenant: The Chroma tenant.
         database: The Chroma database.
-        timeout: Seconds after which a call that is not answered fails.
+        timeout: Seconds after which a call without an answer fails.
         token_env: The environment variable that holds a token, sent as `Authorization: Bearer <token>`.
         headers_env: Further headers, each with the environment variable that holds its value.
-        outbox: The folder in which what an agent heard is kept while the server cannot be reached; by default the
+        outbox: The folder in which captured messages are queued while the server is unreachable; by default the
             environment variable AUTOGEN_MEMORY_OUTBOX, else `~/.autogen_memory/outbox`. Empty for none.
     """
 
@@ -110,7 +109,7 @@ class ServerStore:
         return f"ServerStore({', '.join([repr(config.host), repr(config.port), *others])})"
 
     def connect(self) -> ChromaConnection:
-        """A connection to it. Does nothing yet."""
+        """Return a connection, without opening anything yet."""
         return ChromaConnection(Server(self.config))
 
 
@@ -123,7 +122,7 @@ class CloudStore:
         tenant: The tenant; by default CHROMA_TENANT.
         database: The database; by default CHROMA_DATABASE.
         api_key_env: The environment variable that holds the API key.
-        timeout: Seconds after which a call that is not answered fails.
+        timeout: Seconds after which a call without an answer fails.
         outbox: As for `ServerStore`.
     """
 
@@ -151,7 +150,7 @@ class CloudStore:
         return f"CloudStore({', '.join(given)})"
 
     def connect(self) -> ChromaConnection:
-        """A connection to it. Does nothing yet."""
+        """Return a connection, without opening anything yet."""
         server = ServerStoreConfig(
             host="api.trychroma.com",
             port=443,
@@ -179,7 +178,7 @@ class TemporaryStore:
         return f"TemporaryStore({self.config.id!r})"
 
     def connect(self) -> ChromaConnection:
-        """A connection to it. Does nothing yet."""
+        """Return a connection, without opening anything yet."""
         return ChromaConnection(Ram(self.config.id))
 
 
@@ -198,7 +197,7 @@ def store_config(store: MemoryStore) -> StoreConfig:
 
 
 def store_from_config(config: StoreConfig) -> MemoryStore:
-    """The store that a configuration describes."""
+    """Return the store that a configuration describes."""
     if isinstance(config, EmbeddedStoreConfig):
         return EmbeddedStore(config.path)
     if isinstance(config, ServerStoreConfig):

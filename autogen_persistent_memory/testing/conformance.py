@@ -332,7 +332,7 @@ class StoreConformance:
     @_runs
     async def test_values_keep_their_texts_times_and_spaces(self) -> None:
         values = self.connect().values(self.namespace)
-        texts = {f"name {number}/ü\n": text for number, text in enumerate(VERBATIM)}
+        texts = {f"name {number}/ü\n": text for number, text in enumerate(["", *VERBATIM])}
         for name, text in texts.items():
             await values.put("value", name, Entry("before", NOW))
             await values.put("value", name, Entry(text, NOW + timedelta(days=1)))
@@ -340,7 +340,8 @@ class StoreConformance:
         assert await values.get("value", [*texts, "nothing"]) == {
             name: Entry(text, NOW + timedelta(days=1)) for name, text in texts.items()
         }
-        assert sorted(await values.names("value")) == sorted(texts)
+        assert sorted(await values.names("value")) == sorted(await values.get("value")) == sorted(texts)
+        assert await values.get("summary") == await values.get("value", []) == {}
         first, *_ = texts
         assert await values.remove("value", first)
         assert not await values.remove("value", first)

@@ -30,7 +30,7 @@ from autogen_persistent_memory.storage.chroma.rows import to_metadata
 from autogen_persistent_memory.storage.protocol import MemoryStore
 
 TAGS = tuple(f"tag {number}" for number in range(6000))
-BLOCKED = "cannot take in what was written last"
+BLOCKED = "cannot apply what was written last"
 
 
 BIG = MemoryRecord(id="big", namespace="ann", content="Has many tags", tags=TAGS, created_at=NOW, updated_at=NOW)

@@ -1,4 +1,4 @@
-"""What earlier versions stored is brought up to date, and found."""
+"""Stores of earlier versions are migrated, and everything in them is found."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from autogen_persistent_memory.storage.chroma.migrations import MIGRATIONS, Migr
 
 FIXTURES = sorted((Path(__file__).parents[1] / "data" / "stores").glob("*.zip"))
 CHANGES = ("modify", "modify") * len(MIGRATIONS) + ("modify", "update", "update", "modify")
-"""How Chroma is asked to change one table: the rows that need it are seven, and changed five at a time."""
+"""The changes that Chroma makes to one table: seven rows need one, and five are changed at a time."""
 
 
 def renamed(row: dict[str, Any], old: str, new: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ RENAME = Migration(
 
 @pytest.fixture
 def rename() -> Iterator[None]:
-    """A version with one migration more."""
+    """A version with one more migration."""
     MIGRATIONS.append(RENAME)
     yield
     MIGRATIONS.remove(RENAME)
@@ -69,7 +69,7 @@ async def everything(store: EmbeddedStore, namespaces: Iterable[str]) -> dict[st
 
 @pytest.fixture
 async def old_store(tmp_path: Path) -> tuple[EmbeddedStore, dict[str, Any]]:
-    """A store whose records name a field as no released version does, and what must be found there all the same."""
+    """A store whose records name a field as no released version does, and what must still be found there."""
     store, expected = unpacked(FIXTURES[0], tmp_path)
 
     def age() -> None:
@@ -180,7 +180,7 @@ async def test_a_migration_that_was_killed_is_made_again(
 
 
 def _kill_before(count: int) -> None:
-    """Let this process be killed right before it changes a collection for the so manyeth time."""
+    """Let this process be killed right before its n-th change of a collection."""
     asked: list[str] = []
 
     def counted(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The folder in which messages wait for their server."""
+"""The queue on disk for messages whose server is unreachable."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_messages_come_back_as_they_were_in_order_and_private(outbox: Outbox) ->
     assert outbox.folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_what_is_delivered_is_removed_a_parcel_at_a_time(outbox: Outbox) -> None:
+def test_delivered_messages_are_removed_a_file_at_a_time(outbox: Outbox) -> None:
     outbox.put(heard(1, 2))
     outbox.put(heard(3))
     parcels = outbox.next_parcels(1)
@@ -53,7 +53,7 @@ def test_what_is_delivered_is_removed_a_parcel_at_a_time(outbox: Outbox) -> None
     assert ids(outbox) == [3]
 
 
-def test_beyond_its_limit_the_oldest_is_dropped_and_that_is_said(
+def test_beyond_its_limit_the_oldest_messages_are_dropped_with_a_warning(
     outbox: Outbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(0, 8, 2):
@@ -65,7 +65,7 @@ def test_beyond_its_limit_the_oldest_is_dropped_and_that_is_said(
     assert ids(small) == [9]
 
 
-def test_one_at_a_time_delivers(outbox: Outbox) -> None:
+def test_only_one_caller_delivers_at_a_time(outbox: Outbox) -> None:
     outbox.put(heard(1))
     lock = outbox.claim()
     assert lock is not None
@@ -76,16 +76,39 @@ def test_one_at_a_time_delivers(outbox: Outbox) -> None:
     again.release()
 
 
-def test_what_cannot_be_read_is_put_aside(outbox: Outbox, caplog: pytest.LogCaptureFixture) -> None:
+INVALID = [
+    '{"id": "1", "ses',
+    "[]",
+    '{"id": "1", "session": "s", "source": "user", "text": "my secret"}',
+    '{"id": "1", "session": "s", "source": "user", "text": "my secret", "at": "yesterday"}',
+    '{"id": "1", "session": "s", "source": "user", "text": ["my secret"], "at": "2026-03-01T12:00:00+00:00"}',
+]
+
+
+@pytest.mark.parametrize("line", INVALID)
+def test_an_invalid_file_is_renamed_and_its_text_is_not_logged(
+    outbox: Outbox, caplog: pytest.LogCaptureFixture, line: str
+) -> None:
     outbox.put(heard(1))
     outbox.put(heard(2))
-    next(iter(sorted(outbox.folder.glob("*.jsonl")))).write_text('{"id": "1", "ses')
+    next(iter(sorted(outbox.folder.glob("*.jsonl")))).write_text(line)
     assert ids(outbox) == [2]
     assert len(list(outbox.folder.glob("*.unreadable"))) == 1
     assert "cannot be read" in caplog.text
+    assert "secret" not in caplog.text
 
 
-def test_a_disk_that_takes_nothing_leaves_nothing_half_written(tmp_path: Path) -> None:
+def test_fields_that_are_missing_have_defaults_and_unknown_ones_are_ignored(outbox: Outbox) -> None:
+    outbox.put(heard(1))
+    (path,) = outbox.folder.glob("*.jsonl")
+    path.write_text(
+        '{"id": "1", "session": "s", "source": "ann", "text": "x", "at": "2026-03-01T12:00:00+00:00", "new": 1}'
+    )
+    at = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+    assert outbox.messages() == [Heard("1", "s", "ann", "x", at)]
+
+
+def test_a_folder_that_cannot_be_written_raises(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("in the way")
     with pytest.raises(OSError):  # noqa: PT011

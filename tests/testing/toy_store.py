@@ -121,8 +121,9 @@ class ToyValues:
     async def put(self, space: Space, name: str, entry: Entry) -> None:
         self.connection.parts.setdefault(self.part, {})[space, name] = entry
 
-    async def get(self, space: Space, names: Sequence[str]) -> dict[str, Entry]:
-        return {name: self.entries[space, name] for name in names if (space, name) in self.entries}
+    async def get(self, space: Space, names: Sequence[str] | None = None) -> dict[str, Entry]:
+        chosen = await self.names(space) if names is None else names
+        return {name: self.entries[space, name] for name in chosen if (space, name) in self.entries}
 
     async def names(self, space: Space) -> list[str]:
         return [name for within, name in self.entries if within == space]

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...storage.chroma.chroma_compat import DATABASE, SEGMENT
 from ...storage.repair.hnsw_files import read_index
-from ...storage.repair.inspect import DATABASE, SEGMENT
 from .damaged_sqlite import DamagedDatabase, Lost, Row
 
 Metadata = dict[str, Any]

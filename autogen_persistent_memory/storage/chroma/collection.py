@@ -1,4 +1,4 @@
-"""A namespace's collection in Chroma: found lazily, checked for what wrote it, found again when somebody dropped it."""
+"""The collection of one part of a namespace: looked up on first use, checked, and looked up again after it was dropped."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _INDEX: CreateHNSWConfiguration = {"space": "cosine", "max_neighbors": 48}
-"""With Chroma's 16 neighbours one in a thousand memories that are much alike cannot be reached from any other, and is never
-found by meaning; with these hardly any. They take 256 bytes a memory and no time."""
+"""With Chroma's 16 neighbours one in a thousand similar memories cannot be reached from any other, and is never found by
+meaning; with 48 hardly any. They take 256 bytes per memory and no measurable time."""
 
 
 class Caller(Protocol):
     """Runs a function with the Chroma client, in a thread."""
 
     async def __call__(self, use: Callable[[ClientAPI], T], *, writes: bool = False) -> T:
-        """The result of `use(client)`."""
+        """Return the result of `use(client)`."""
 
 
 class NamespaceCollection:
-    """The collection for one table of a namespace, in cosine space. Its metadata says what wrote it."""
+    """The collection of one part of a namespace, in cosine space. Its metadata says which version and embedding wrote it."""
 
     def __init__(self, call: Caller, namespace: str, table: str, embedding_id: str) -> None:
         self._call = call
@@ -45,15 +45,15 @@ class NamespaceCollection:
         self._found_by: ClientAPI | None = None
 
     async def read(self, use: Callable[[Collection], T], default: T) -> T:
-        """Use the collection if there is one, else answer the default."""
+        """Use the collection if it exists, else return the default."""
         return await self._call(lambda client: self._use(client, use, default))
 
     async def write(self, use: Callable[[Collection], T]) -> T:
-        """Use the collection, creating it if need be."""
+        """Use the collection, creating it if it does not exist."""
         return await self._call(lambda client: self._use(client, use), writes=True)
 
     async def change(self, use: Callable[[Collection], T], default: T) -> T:
-        """Use the collection to change what is there; where nothing is, answer the default."""
+        """Use the collection to change rows if it exists, else return the default."""
         return await self._call(lambda client: self._use(client, use, default), writes=True)
 
     def drop(self, client: ClientAPI) -> None:
@@ -87,7 +87,7 @@ class NamespaceCollection:
         Raises:
             SchemaVersionError: A newer version wrote it.
         """
-        if self._found_by is not client:  # it was closed and opened again, and what was found belongs to the old one
+        if self._found_by is not client:  # the client was reopened, and the collection belongs to the old one
             self._found, self._found_by = None, client
             collections_used(client).add(self._name)
         if self._found is not None:
@@ -99,7 +99,7 @@ class NamespaceCollection:
                 rebuilt.modify(name=self._name)  # a rebuild was interrupted just before its last step
                 found = rebuilt
             elif rebuilt is None:
-                found = get_collection(client, self._name)  # it may have taken its place between the two looks
+                found = get_collection(client, self._name)  # the copy may have replaced it between the two lookups
         if found is None:
             return None
         check_schema(found.metadata, self._namespace)
@@ -130,7 +130,7 @@ class NamespaceCollection:
 
 
 def get_collection(client: ClientAPI, name: str) -> Collection | None:
-    """The collection of that name, if there is one."""
+    """Return the collection of that name, if it exists."""
     from chromadb.errors import NotFoundError
 
     try:
@@ -140,7 +140,7 @@ def get_collection(client: ClientAPI, name: str) -> Collection | None:
 
 
 def vectors_of(collection: Collection, ids: Sequence[str]) -> dict[str, Any]:
-    """The vectors of these rows, as far as they have one: Chroma fails for all of them if one has none."""
+    """Return the vectors of these rows that have one: Chroma fails for all of them if one has none."""
     from chromadb.errors import InternalError
 
     if not ids:
@@ -156,7 +156,7 @@ def vectors_of(collection: Collection, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def delete_rows(collection: Collection, ids: Sequence[str]) -> int:
-    """Delete what is there of these ids; how many. Chroma counts ids that are missing, too, so it is asked first."""
+    """Delete rows by id; return how many existed. Chroma counts missing ids, too, so they are looked up first."""
     there = collection.get(ids=list(ids), include=[])["ids"]
     if there:
         collection.delete(ids=there)

@@ -1,4 +1,4 @@
-"""The connection of one memory to Chroma, over the line that all memories of the process share."""
+"""The connection of one memory to Chroma, over the client that all memories of the process share."""
 
 from __future__ import annotations
 
@@ -29,16 +29,15 @@ _CLOSING_SECONDS = 5.0
 
 
 class ChromaConnection:
-    """A connection to Chroma that joins the process's line to its store on first use."""
+    """A connection to Chroma. It joins the process's shared client on first use."""
 
     def __init__(self, source: ClientSource) -> None:
         self._source = source
-        self._line: SharedClient | None = None
+        self._shared: SharedClient | None = None
         self._calls = 0
         self._is_closed = False
 
-    async def prepare(self) -> None:
-        await (await self._joined()).prepare(self)
+    # The store protocol
 
     def table(self, namespace: str, name: TableName, embedding_id: str) -> ChromaRecordTable:
         return ChromaRecordTable(self._call, namespace, name, embedding_id, self._repair)
@@ -61,43 +60,27 @@ class ChromaConnection:
 
         await self._call(drop, writes=True)
 
-    async def alone(self, work: Callable[[], T]) -> T:
-        await self.prepare()
-        return await (await self._joined()).alone(work)
+    async def close(self) -> None:
+        """Leave the shared client, once no call of this connection is under way; later calls fail."""
+        until = asyncio.get_running_loop().time() + _CLOSING_SECONDS
+        while self._calls and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 (calls may be of other loops)
+            await asyncio.sleep(0.005)
+        self._is_closed = True
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            await shared.leave(self)
 
-    async def examine(self) -> Inspection:
-        """How the collections are: read from the folder itself, or as far as it can be seen through Chroma."""
-        line = await self._joined()
-        folder = line.source.folder
-        return await self._call(_survey) if folder is None else await line.apart(self, folder, folder.examine)
-
-    async def clean(self, orphans: Sequence[Path]) -> Path | None:
-        """Before a repair: make a backup and delete those indexes, if this is a folder; where the backup is."""
-        line = await self._joined()
-        folder = line.source.folder
-        return None if folder is None else await line.apart(self, folder, lambda: folder.clean(orphans))
-
-    async def on_folder(self, work: Callable[[Path], T]) -> T:
-        """Do work on the folder of an embedded store, in a thread, while nobody has it open."""
-        line = await self._joined()
-        folder = line.source.folder
-        if folder is None:
-            raise ValueError("This is no store in a folder.")
-        return await line.apart(self, folder, lambda: folder.work_on(work))
-
-    async def delete_collection(self, name: str) -> None:
-        """Delete a collection for good."""
-        await self._call(lambda client: client.delete_collection(name), writes=True)
+    # Its capabilities
 
     async def identity(self) -> tuple[str, ...]:
         return (await self._joined()).identity
 
-    def keeps_in(self, folder: Path) -> bool:
-        return self._source.identity() == Folder(str(folder)).identity()
-
     @property
     def exclusive(self) -> bool:
         return self._source.local
+
+    async def prepare(self) -> None:
+        await (await self._joined()).prepare(self)
 
     @property
     def breaker(self) -> CircuitBreaker:
@@ -106,15 +89,39 @@ class ChromaConnection:
     def outbox(self, namespace: str) -> Outbox | None:
         return self._source.outbox(namespace)
 
-    async def close(self) -> None:
-        """Let go of the store, once no call is under way any more; whatever comes later fails."""
-        until = asyncio.get_running_loop().time() + _CLOSING_SECONDS
-        while self._calls and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 (calls may be of other loops)
-            await asyncio.sleep(0.005)
-        self._is_closed = True
-        line, self._line = self._line, None
-        if line is not None:
-            await line.leave(self)
+    # For maintenance
+
+    def keeps_in(self, folder: Path) -> bool:
+        """Return whether the store is in this folder, given by its real path. Blocks; call it in a thread."""
+        return self._source.identity() == Folder(str(folder)).identity()
+
+    async def alone(self, work: Callable[[], T]) -> T:
+        """Run what blocks in a thread, while no call of this process to the store is under way; later ones wait."""
+        await self.prepare()
+        return await (await self._joined()).alone(work)
+
+    async def examine(self) -> Inspection:
+        """Inspect the collections: in the folder itself, or as far as they can be seen through Chroma."""
+        shared = await self._joined()
+        folder = shared.source.folder
+        return await self._call(_survey) if folder is None else await shared.while_closed(self, folder, folder.examine)
+
+    @property
+    def is_in_folder(self) -> bool:
+        """Whether the store is in a folder of this machine, so that `on_folder` works."""
+        return self._source.folder is not None
+
+    async def on_folder(self, work: Callable[[Path], T]) -> T:
+        """Do work on the folder of an embedded store, in a thread, while no client has it open."""
+        shared = await self._joined()
+        folder = shared.source.folder
+        if folder is None:
+            raise ValueError("The store is not in a folder of this machine. Use an EmbeddedStore.")
+        return await shared.while_closed(self, folder, lambda: folder.work_on(work))
+
+    async def delete_collection(self, name: str) -> None:
+        """Delete a collection for good."""
+        await self._call(lambda client: client.delete_collection(name), writes=True)
 
     async def _call(self, use: Callable[[ClientAPI], T], *, writes: bool = False) -> T:
         self._calls += 1
@@ -131,9 +138,9 @@ class ChromaConnection:
     async def _joined(self) -> SharedClient:
         if self._is_closed:
             raise closed_meanwhile()
-        if self._line is None:
-            self._line = await join_shared_client(self._source, self)
-        return self._line
+        if self._shared is None:
+            self._shared = await join_shared_client(self._source, self)
+        return self._shared
 
 
 def _survey(client: ClientAPI) -> Inspection:

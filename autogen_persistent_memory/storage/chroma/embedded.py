@@ -1,11 +1,11 @@
-"""Opens and closes Chroma on a folder, which this process takes for itself. Everything here blocks; call it in a thread."""
+"""Opens Chroma in this process: on a folder, which the process locks, or in RAM. Everything here blocks; call it in a thread."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ...core.component_configs import PATH_VARIABLE
 from ...runtime import private_files
-from ..availability import CircuitBreaker
 from ..folder_lock import FolderLock, holder_of
-from .chroma_compat import open_folder
-from .write_log import is_blocked
+from .chroma_compat import DATABASE, SEGMENT, is_blocked, keep_every_index, open_folder
+from .shared_client import ClientSource
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -28,24 +27,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _OURS = "autogen_memory."
 """Our own files in a store's folder begin with this."""
-_FILES_OF_OTHERS = 128
+_OTHER_FILES = 128
 """Open files left to the application and to Chroma's database."""
 _FILES_PER_INDEX = 4
 _MOST_INDEXES = 600
 
 
-class Folder:
-    """Opens Chroma on a folder, which it takes for this process."""
-
-    local = True
-    writers = 1
+class Folder(ClientSource):
+    """Chroma on a folder, which is locked for this process and repaired when it is opened."""
 
     def __init__(self, path: str) -> None:
         self.given = path
-        self._ownership: FolderLock | None = None
-        self._mending: StartupRepair | None = None
-        self._is_known = False
-        self.breaker = CircuitBreaker()
+        self._lock: FolderLock | None = None
+        self._startup: StartupRepair | None = None
+        self._is_unchanged = False
+        """Whether nobody can have changed the folder since a client on it was closed."""
 
     @property
     def folder(self) -> Folder:
@@ -53,123 +49,116 @@ class Folder:
 
     @cached_property
     def path(self) -> Path:
-        """The folder, found once, lest a later chdir make it another."""
+        """The real path, resolved once, so that a later chdir does not change it."""
         return Path(os.path.realpath(os.path.expanduser(self.given)))
 
     def identity(self) -> tuple[str, ...]:
         return "embedded", str(self.path)
 
-    def outbox(self, namespace: str) -> None:
-        """What cannot be stored here could not be kept on this machine any better."""
-
     def open(self) -> ClientAPI:
         private_files.make_folder(self.path)
-        ownership = self._ownership or self._own()
+        lock = self._lock or self._take_lock()
         try:
-            if self._mending is not None and self._is_known:
-                mending, client = self._mending, open_folder(self.path)
+            if self._startup is not None and self._is_unchanged:
+                startup, client = self._startup, open_folder(self.path)
             else:
-                mending, client = self._open_and_mend()
+                startup, client = self._open_and_repair()
         except BaseException:
-            ownership.release()
-            self._ownership = None
+            lock.release()
+            self._lock = None
             raise
-        self._ownership, self._mending, self._is_known = ownership, mending, False
+        self._lock, self._startup, self._is_unchanged = lock, startup, False
         return client
 
-    def _open_and_mend(self) -> tuple[StartupRepair, ClientAPI]:
+    def _open_and_repair(self) -> tuple[StartupRepair, ClientAPI]:
         from ..repair.startup_repair import StartupRepair
 
-        mending = StartupRepair(self.path)
-        mending.before_opening()
+        startup = StartupRepair(self.path)
+        startup.before_opening()
         client = open_folder(self.path)
         try:
-            mending.after_opening(client)
+            startup.after_opening(client)
             self._close_to_others()
         except BaseException:
             client.close()
             raise
-        return mending, client
+        return startup, client
 
     def _close_to_others(self) -> None:
-        """Close Chroma's files, which have the modes that the umask leaves, and ours of earlier versions."""
-        from ..repair.inspect import DATABASE, SEGMENT
-
-        with contextlib.suppress(FileNotFoundError):  # the folder was deleted under us
+        """Make Chroma's files, which have the modes that the umask leaves, and ours of earlier versions private."""
+        with contextlib.suppress(FileNotFoundError):  # somebody deleted the folder
             for path in self.path.iterdir():
                 if path.name.startswith((DATABASE, _OURS)) or SEGMENT.fullmatch(path.name):
                     private_files.close_to_others(path)
 
     @property
     def most_indexes(self) -> int:
+        """How many collections a client may have used before it is closed and opened again."""
         try:
             from resource import RLIMIT_NOFILE, getrlimit
         except ImportError:  # on Windows
             return _MOST_INDEXES
         files = getrlimit(RLIMIT_NOFILE)[0]
-        return max(8, min(_MOST_INDEXES, (files - _FILES_OF_OTHERS) // _FILES_PER_INDEX))
+        return max(8, min(_MOST_INDEXES, (files - _OTHER_FILES) // _FILES_PER_INDEX))
 
-    def _own(self) -> FolderLock:
-        ownership = FolderLock(self.path)
-        ownership.take()
-        return ownership
+    def _take_lock(self) -> FolderLock:
+        lock = FolderLock(self.path)
+        lock.take()
+        return lock
 
     def pause(self, client: ClientAPI) -> None:
+        """Close a client, but keep the folder locked until the next one is opened."""
         client.close()
-        self._is_known = True
+        self._is_unchanged = True
 
     def close(self, client: ClientAPI) -> None:
         try:
             client.close()
-            if self._mending is not None:
-                self._mending.after_closing()
+            if self._startup is not None:
+                self._startup.after_closing()
             self._close_to_others()
         finally:
-            if self._ownership is not None:
-                self._ownership.release()
-                self._ownership = None
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
 
     def examine(self) -> Inspection:
+        """Inspect the folder; only while no client is open."""
         from ..repair.inspect import Inspection
         from ..repair.startup_repair import examine
 
         if not self.path.exists():
             return Inspection()
-        self._is_known = False
-        last = holder_of(self.path) if self._ownership is None else None
-        with self._owned():
+        last = holder_of(self.path) if self._lock is None else None
+        with self._locked():
             open_to_others = private_files.open_to_others(self.path)
             return replace(examine(self.path), abandoned_by=last, open_to_others=open_to_others)
 
-    def clean(self, orphans: Sequence[Path]) -> Path:
-        from ..repair.startup_repair import clean
-
-        with self._owned():
-            return clean(self.path, orphans)
-
     def work_on(self, work: Callable[[Path], T]) -> T:
+        """Do any other work on the folder; only while no client is open."""
         from ..repair.startup_repair import check_not_open
 
-        self._is_known = False
-        with self._owned():
+        with self._locked():
             check_not_open(self.path)
             return work(self.path)
 
     @contextmanager
-    def _owned(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Keep other processes out, also while no client is open."""
-        if self._ownership is not None:
+        self._is_unchanged = False
+        if self._lock is not None:
             yield
             return
-        ownership = self._own()
+        lock = self._take_lock()
         try:
             yield
         finally:
-            ownership.release()
+            lock.release()
 
     @property
     def repair(self) -> VectorRepair | None:
-        return None if self._mending is None else self._mending.repair
+        """What opening the folder did about damaged indexes, and what is still to be done."""
+        return None if self._startup is None else self._startup.repair
 
     def describe(self, error: BaseException) -> str:
         path, number = self.path, getattr(error, "errno", None)
@@ -186,9 +175,9 @@ class Folder:
             from ..repair.startup_repair import repair_command
 
             return (
-                f"Chroma cannot take in what was written last to the store {path} ({error}), as a record with too many tags of "
-                "an earlier version, nor read what was before. Nothing is lost. Close the memories that use it, and run "
-                f"{repair_command(path)}; if the disk is full, free some space instead."
+                f"Chroma cannot apply what was written last to the store {path} ({error}), for example a record with too many "
+                "tags of an earlier version, and cannot read what was there before. Nothing is lost. Close the memories that "
+                f"use the store, and run {repair_command(path)}; if the disk is full, free some space instead."
             )
         if "malformed" in str(error) or "not a database" in str(error):
             from ..repair.startup_repair import how_to_recover
@@ -201,3 +190,35 @@ class Folder:
             f"Chroma cannot use the store folder {path}: {error}. Check that the disk is not full and that nothing else "
             "has changed the folder; copy it before you try to repair it."
         )
+
+
+class Ram(ClientSource):
+    """A database of its own in Chroma's one in-memory instance, which lives as long as the process."""
+
+    def __init__(self, id: str) -> None:
+        self._id = id
+
+    def identity(self) -> tuple[str, ...]:
+        return "temporary", self._id
+
+    def open(self) -> ClientAPI:
+        import chromadb
+        from chromadb.api.client import AdminClient
+        from chromadb.config import Settings
+        from chromadb.errors import NotFoundError
+
+        settings = Settings(is_persistent=False)  # as the user's own EphemeralClient(): Chroma refuses one that differs
+        keep_every_index(settings)
+        database = f"apm-{self._id.encode().hex()}"
+        admin = AdminClient(settings)
+        try:
+            admin.get_database(database)
+        except NotFoundError:
+            admin.create_database(database)
+        return chromadb.EphemeralClient(settings=settings, database=database)
+
+    def close(self, client: ClientAPI) -> None:
+        """Close nothing: closing Chroma's last in-memory client would empty the store."""
+
+    def describe(self, error: BaseException) -> str:
+        return f"Chroma cannot use its in-memory store: {error}. Use an EmbeddedStore on a temporary folder instead."

@@ -1,11 +1,11 @@
-"""Named changes to what earlier versions stored. Each is made once to every collection, before anything of it is read.
+"""Migrations of what earlier versions stored. Each is applied once to every collection, before anything of it is read.
 
-A collection's metadata names the migrations that were made to it. Every migration is a new schema: what has schema 3 has
-had the first two. Before a migration begins the collection gets its new schema, so that no older version opens it half
-changed; after its end the migration's name is added. Interrupted in between, it is made again from the beginning.
+A collection's metadata names the migrations that were applied to it. Every migration is a new schema: a collection of schema 3
+has had the first two. Before a migration starts, the collection gets the new schema, so that no older version opens it half
+changed; afterwards the migration's name is added. If it is interrupted, it is applied again from the beginning.
 
 To change how rows are stored: append a `Migration`, and add a store of the schema before it to tests/data/stores. On a
-server, end all processes of the older version first: what they write after the migration is not changed any more.
+server, stop all processes of the older version first: rows that they write after the migration are not changed.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ _one_at_a_time = threading.Lock()
 
 
 class Migration(NamedTuple):
-    """A change to rows. A row that has been changed must come out of it as it is."""
+    """A change to rows. It must not change a row that it has changed before."""
 
     name: str
-    """What it does, in words joined by dashes. Recorded in the stores, so it stays for ever."""
+    """What it does, in words joined by dashes. Recorded in the stores, so it must never change."""
     tables: tuple[str, ...]
     """Which collections it changes: profile, session, values."""
     change: Callable[[Metadata], Metadata]
-    """The metadata of a row as it is to be."""
+    """Returns the new metadata of a row."""
 
 
 MIGRATIONS: list[Migration] = [
-    # Rows that are there stay as they are; but an older version would see only the beginnings of new long ones.
+    # Existing rows stay as they are, but an older version would see only the beginnings of new long ones.
     Migration("pack-the-rest-of-long-contents", tables=(), change=dict),
 ]
-"""In the order in which they are made; only ever appended to."""
+"""In the order in which they are applied. Only ever append to it."""
 
 
 def schema_version() -> int:
-    """The schema in which this version stores."""
+    """Return the schema in which this version stores."""
     return 1 + len(MIGRATIONS)
 
 
 def up_to_date_stamp() -> Metadata:
-    """What the metadata of a collection of this version's schema says about it."""
+    """Return what the metadata of a collection says about its schema, if it is this version's."""
     return _stamp([migration.name for migration in MIGRATIONS])
 
 
 def is_newer(metadata: Mapping[str, Any] | None) -> bool:
-    """Whether a collection was written, or changed, by a later version than this one."""
+    """Return whether a newer version than this one wrote or changed a collection."""
     schema = (metadata or {}).get(_SCHEMA)
     known = {migration.name for migration in MIGRATIONS}
     return not isinstance(schema, int) or schema > schema_version() or not known.issuperset(_made(metadata))
@@ -70,7 +70,7 @@ def check_schema(metadata: Mapping[str, Any] | None, namespace: str) -> None:
     """Make sure that this version can read a collection.
 
     Raises:
-        SchemaVersionError: A later one wrote it.
+        SchemaVersionError: A newer version wrote it.
     """
     if is_newer(metadata):
         raise SchemaVersionError(
@@ -81,7 +81,7 @@ def check_schema(metadata: Mapping[str, Any] | None, namespace: str) -> None:
 
 
 def migrated(client: ClientAPI, collection: Collection, table: str) -> Collection:
-    """The collection, after all migrations that were still to be made to it. Blocks."""
+    """Apply all outstanding migrations to a collection, and return it. Blocks."""
     if not _outstanding(collection.metadata):
         return collection
     with _one_at_a_time:
@@ -97,7 +97,7 @@ def migrated(client: ClientAPI, collection: Collection, table: str) -> Collectio
 
 
 def up_to_date_row(row: Metadata, metadata: Mapping[str, Any], table: str) -> Metadata:
-    """A row of a collection with that metadata, after all migrations that were still to be made to it."""
+    """Return a row of a collection with that metadata, after all outstanding migrations."""
     for migration in _outstanding(metadata):
         row = migration.change(row) if table in migration.tables else row
     return row
@@ -113,7 +113,7 @@ def _made(metadata: Mapping[str, Any] | None) -> list[str]:
 
 
 def _stamp(made: list[str]) -> Metadata:
-    """Chroma cannot keep lists, nor empty texts, in the metadata of a collection."""
+    """Return the metadata that names these migrations. Chroma stores neither lists nor empty texts there."""
     return {_SCHEMA: schema_version()} | ({_MADE: " ".join(made)} if made else {})
 
 

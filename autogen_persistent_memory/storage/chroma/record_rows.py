@@ -1,7 +1,7 @@
 """Records with their vectors, as rows of a collection.
 
-All writes go in small chunks: an embedded Chroma holds the interpreter's lock while it writes, so a thread alone would
-not keep the event loop alive.
+All writes are made in small chunks: an embedded Chroma holds the interpreter's lock while it writes, so a thread alone would
+not keep the event loop responsive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger("autogen_persistent_memory")
 
 T = TypeVar("T")
 _WRITE_CHUNK = 64
-"""Rows a write may have: Chroma holds the interpreter for all of it, but for little more than for ten."""
+"""Rows per write: Chroma holds the interpreter's lock for all of them, but hardly longer than for ten."""
 _WRITE_CHARACTERS = 100_000
 _READ_PAGE = 1000
 _REBUILD_PAGE = 100
@@ -112,7 +112,7 @@ class ChromaRecordTable(NamespaceCollection):
         lost, restored = repair.lost[self._name], repair.restored[self._name]
         if not await verify(self, sorted(restored), embed):
             logger.warning(
-                "%d vectors of %r that were left in a damaged index are not those of their memories. All are made again.",
+                "%d vectors of %r that were restored from a damaged index do not belong to their memories. All are made again.",
                 len(restored),
                 self._namespace,
             )
@@ -133,7 +133,7 @@ class ChromaRecordTable(NamespaceCollection):
         )
 
     async def rebuild(self, embed: Embed, done: Callable[[int], None], *, keep: bool = False) -> None:
-        """Copy everything into a new collection until both hold the same, then let that take the old one's place.
+        """Copy everything into a new collection until both hold the same, then replace the old one by it.
 
         Another process may write meanwhile: each round copies what changed since the one before.
         """
@@ -142,7 +142,7 @@ class ChromaRecordTable(NamespaceCollection):
         )
         if not is_there:
             return
-        await self._call(self._start_over, writes=True)
+        await self._call(self._begin_copy, writes=True)
         copied: dict[str, str] = {}
         for _ in range(_REBUILD_ROUNDS):
             present = await self._old(_fingerprints)
@@ -166,31 +166,31 @@ class ChromaRecordTable(NamespaceCollection):
                 f"The memories of {self._namespace!r} change faster than they can be copied. Nothing was changed; "
                 "try again when fewer processes write to them."
             )
-        await self._call(self._take_place, writes=True)
+        await self._call(self._replace_by_copy, writes=True)
 
     async def _old(self, use: Callable[[Collection], T]) -> T:
-        """Read what is to be rebuilt. It is found anew each time, since the client may be another one by now."""
+        """Use the collection that is being rebuilt. It is looked up each time, since the client may have been reopened."""
         return await self._call(lambda client: use(bare_collection(client, self._name)))
 
     async def _new(self, use: Callable[[Collection], T]) -> T:
-        """Write what it is rebuilt as."""
+        """Use the copy that is being built."""
         return await self._call(lambda client: use(bare_collection(client, self._rebuilt_name)), writes=True)
 
     async def _kept(self, page: Sequence[MemoryRecord], embed: Embed) -> Vectors:
-        """The vectors of these records, made anew where they are lost."""
+        """Return the vectors of these records, and make those that are lost."""
         ids = [record.id for record in page]
         there = await self._old(partial(vectors_of, ids=ids))
         lost = [record for record in page if record.id not in there]
         made = dict(zip([record.id for record in lost], await embed(lost), strict=True))
         return [there[id] if id in there else made[id] for id in ids]
 
-    def _start_over(self, client: ClientAPI) -> None:
+    def _begin_copy(self, client: ClientAPI) -> None:
         if get_collection(client, self._rebuilt_name) is not None:
             client.delete_collection(self._rebuilt_name)
         self._create(client, self._rebuilt_name, self._identity | {"apm_unfinished": True})
 
-    def _take_place(self, client: ClientAPI) -> None:
-        """Let the finished collection take the old one's name. `_find` ends this if it is interrupted."""
+    def _replace_by_copy(self, client: ClientAPI) -> None:
+        """Give the finished copy the name of the old collection. `find` completes this if it is interrupted."""
         new = bare_collection(client, self._rebuilt_name)
         new.modify(metadata=self._identity)
         client.delete_collection(self._name)
@@ -206,7 +206,7 @@ class ChromaRecordTable(NamespaceCollection):
 
 
 def _chunks(items: Sequence[MemoryRecord] | Sequence[str]) -> Iterator[slice]:
-    """Which rows to write at a time, of records or of ids."""
+    """Return the slices of records or ids to write at a time."""
     lengths = [len(item.content) if isinstance(item, MemoryRecord) else 0 for item in items]
     start = 0
     for end in range(1, len(lengths) + 1):
@@ -239,6 +239,6 @@ def _update(
 
 
 def _fingerprints(collection: Collection) -> dict[str, str]:
-    """Of every row what changes when it does; with its content, the time of its last change."""
+    """Return for every row its metadata, which changes with it: when its content does, so does its time."""
     answer = collection.get(include=["metadatas"])
     return {id: repr(sorted(metadata.items())) for id, metadata in zip(answer["ids"], answer["metadatas"], strict=True)}

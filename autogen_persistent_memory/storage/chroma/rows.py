@@ -1,12 +1,11 @@
-"""How a record looks in Chroma, and a selection as a Chroma filter. Pure functions.
+"""The stored format: a record as a row of Chroma, and a selection as a Chroma filter. Pure functions.
 
-A row is the content as document, and as metadata one JSON text `record` with all other fields, beside the few fields
-that filters need. Chroma pays for each metadata key: fifteen keys instead of five make reading four times slower.
+A row has the content as its document, and as metadata one JSON text `record` with all other fields, beside the few fields
+that filters need. Every metadata key costs time: fifteen keys instead of five make reading four times slower.
 
-Of a long content only the beginning is the document; the rest is metadata, packed. An embedded Chroma holds the interpreter's
-lock for as long as it takes to index a document for full-text search, which nobody uses: half a second a megabyte. And
-until it saves its index it reads everything again with each write, which takes as long where there are many other than ASCII
-characters.
+Only the beginning of a long content is the document; the rest is compressed metadata. An embedded Chroma holds the
+interpreter's lock while it indexes a document for full-text search, which nobody uses: half a second per megabyte. And until
+it saves its index it reads everything again with each write, which takes as long if many characters are not ASCII.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from ...core.checks import fold_kind
 from ...core.records import MemoryRecord, Selection
 from ..protocol import Stored
 from .migrations import up_to_date_stamp
-from .write_log import MOST_LISTED
 
 _PREFIX = "apm"
 _MOST_GUESSES = 10_000
@@ -33,34 +31,36 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TIMES = ("created_at", "updated_at", "expires_at", "superseded_at")
 _PLAIN = ("kind", "key", "source", "session", "sequence", "origin", "pinned", "superseded_by", "mime_type")
 _LONGEST_ASCII, _LONGEST_OTHER = 16_000, 4_000
-"""Characters of a document: all that are not ASCII take several times as long."""
+"""Characters of a document: those that are not ASCII take several times as long."""
 _REST, _LENGTH = "rest", "length"
+MOST_LISTED = 32_766 // 6
+"""How many entries of a list Chroma can write: it writes all of them with one SQL statement, with six variables each."""
 _DOCUMENT = "chroma:document"
-"""Where Chroma's database keeps the document of a row."""
+"""The metadata key under which Chroma's database has the document of a row."""
 
 Metadata = dict[str, Any]
 
 
 def collection_name(namespace: str, table: str) -> str:
-    """A valid Chroma name: readable as far as that goes, and unique for the namespace by its hash."""
+    """Return a valid Chroma name: a readable beginning, and the hash of the namespace, which makes it unique."""
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", namespace)[:40].strip("-_") or "x"
     return f"{_PREFIX}.{slug}.{hashlib.sha256(namespace.encode()).hexdigest()[:32]}.{table}"
 
 
 def collection_metadata(namespace: str, table: str, embedding_id: str) -> Metadata:
-    """What a collection says of itself."""
+    """Return the metadata of a new collection."""
     identity = {"apm_namespace": namespace, "apm_shelf": table, "apm_embedding": embedding_id}
     return up_to_date_stamp() | identity
 
 
 def namespace_of(metadata: Mapping[str, Any] | None) -> str | None:
-    """The namespace a collection belongs to, or None if it is not one of ours."""
+    """Return the namespace a collection belongs to, or None if it is not one of ours."""
     namespace = (metadata or {}).get("apm_namespace")
     return namespace if isinstance(namespace, str) else None
 
 
 def owner_by_name(name: str) -> tuple[str, str] | None:
-    """Namespace and table of a collection that does not say so any more, if they can be guessed; the hash proves a guess."""
+    """Return namespace and table of a collection that lost its metadata, if they can be guessed; the hash proves a guess."""
     prefix, slug, _, table = name.split(".") if name.count(".") == 3 else ("", "", "", "")
     if prefix != _PREFIX:
         return None
@@ -73,27 +73,26 @@ def owner_by_name(name: str) -> tuple[str, str] | None:
 
 
 def stored_of(metadata: Mapping[str, Any] | None) -> Stored | None:
-    """What a collection says of itself, or None if it is not one of ours, or just being rebuilt."""
+    """Return the description of a collection, or None if it is not one of ours, or an unfinished copy."""
     if not metadata or namespace_of(metadata) is None or metadata.get("apm_unfinished"):
         return None
     return Stored(*(metadata[f"apm_{name}"] for name in ("namespace", "shelf", "embedding", "schema")))
 
 
 def is_ours(name: str, metadata: Mapping[str, Any] | None) -> bool:
-    """Whether a collection was made by this package, even if it does not say any more for whom."""
+    """Return whether this package made a collection, even if its metadata is lost."""
     return name.startswith(f"{_PREFIX}.") or namespace_of(metadata) is not None
 
 
 def to_metadata(record: MemoryRecord) -> Metadata:
-    """The metadata of a record's row, all but the rest of its content. Keys that do not apply are None, which makes Chroma drop their old values."""
+    """Return the metadata of a record's row, all but the rest of its content. None makes Chroma drop a key's old value."""
     fields: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}
     fields |= {name: _to_microseconds(getattr(record, name)) for name in _TIMES}
     fields |= {"tags": list(record.tags), "metadata": dict(record.metadata)}
     return {
         "record": json.dumps({name: value for name, value in fields.items() if value not in (None, [], {})}),
         "kind": record.kind,
-        "tags": list(record.tags[:MOST_LISTED])
-        or None,  # what is recovered may have more, and must not block the others
+        "tags": list(record.tags[:MOST_LISTED]) or None,  # a recovered record may have more, and must not block others
         "key": record.key,
         "session": record.session,
         "expires_at": fields["expires_at"],
@@ -104,7 +103,7 @@ def to_metadata(record: MemoryRecord) -> Metadata:
 
 
 def to_row(record: MemoryRecord) -> tuple[str, Metadata]:
-    """The document and the metadata of a record's row, of which some key may have another value so far."""
+    """Return the document and the metadata of a record's row, which replaces an older one."""
     content = record.content
     longest = _LONGEST_ASCII if content.isascii() else _LONGEST_OTHER
     rest = content[longest:]
@@ -113,18 +112,18 @@ def to_row(record: MemoryRecord) -> tuple[str, Metadata]:
 
 
 def to_new_row(record: MemoryRecord) -> tuple[str, Metadata]:
-    """The same for a row that is not there yet: without what does not apply, since dropping it takes time as well."""
+    """Return the same for a new row: without keys that do not apply, since dropping them takes time."""
     document, metadata = to_row(record)
     return document, {name: value for name, value in metadata.items() if value is not None}
 
 
 def to_usage(record: MemoryRecord) -> Metadata:
-    """The part of the metadata that counts how often a record was used."""
+    """Return the part of the metadata that counts uses."""
     return {"uses": record.uses or None, "last_used_at": _to_microseconds(record.last_used_at)}
 
 
 def to_record(namespace: str, id: str, document: str | None, metadata: Mapping[str, Any]) -> MemoryRecord:
-    """The record of a row."""
+    """Return the record of a row."""
     fields: dict[str, Any] = json.loads(metadata["record"])
     fields |= {name: _from_microseconds(fields[name]) for name in _TIMES if name in fields}
     fields["tags"] = tuple(fields.get("tags", ()))
@@ -140,23 +139,23 @@ def to_record(namespace: str, id: str, document: str | None, metadata: Mapping[s
 
 
 def whole_text(document: str | None, metadata: Mapping[str, Any]) -> str:
-    """The content of a row: its document, and the rest that is packed.
+    """Return the content of a row: its document, and the compressed rest.
 
     Raises:
-        ValueError: The rest is damaged, or lost.
+        ValueError: The rest is damaged or lost.
     """
     rest = metadata.get(_REST)
     try:
         text = (document or "") + (zlib.decompress(base64.b64decode(rest)).decode("utf-8") if rest else "")
     except zlib.error as error:
-        raise ValueError(f"The rest of the text cannot be unpacked: {error}.") from error
+        raise ValueError(f"The rest of the text cannot be decompressed: {error}.") from error
     if len(text) < metadata.get(_LENGTH, 0):
         raise ValueError(f"Of {metadata[_LENGTH]} characters only {len(text)} are left.")
     return text
 
 
 def readable(metadata: Metadata, document: str | None) -> Metadata:
-    """Return the metadata of a row that cannot be read as a record any more, with its whole text in plain."""
+    """Return the metadata of a row that cannot be read as a record any more, with its whole text uncompressed."""
     try:
         text = whole_text(document, metadata)
     except ValueError:
@@ -167,10 +166,9 @@ def readable(metadata: Metadata, document: str | None) -> Metadata:
 
 
 def to_where(selection: Selection, *, thorough: bool = True) -> Metadata | None:
-    """A filter that lets through everything the selection means, and little else.
+    """Return a filter that everything passes that matches the selection, and little else.
 
-    A filter makes Chroma visit every row. So one that is not `thorough` leaves out what is cheaper to leave to
-    `Selection.matches`, because few rows fail it.
+    A filter makes Chroma visit every row. So one that is not `thorough` leaves to `Selection.matches` what few rows fail.
     """
     clauses: list[Metadata] = []
     if selection.kinds is not None:
@@ -192,7 +190,7 @@ def to_where(selection: Selection, *, thorough: bool = True) -> Metadata | None:
 
 
 def _spellings(kind: str) -> list[str]:
-    """How version 0.1, which did not fold kinds, may have stored one."""
+    """Return how version 0.1, which did not fold kinds, may have stored one."""
     return list(dict.fromkeys((kind, kind.capitalize(), kind.title(), kind.upper())))
 
 

@@ -14,8 +14,8 @@ from ...core.lazy_regex import lazy
 from ...text.redaction import keep_out, without_secrets
 from ..availability import CircuitBreaker, is_automatic
 from ..outbox import Outbox, outbox_of
-from .chroma_compat import quiet_settings
-from .write_log import is_blocked
+from .chroma_compat import http_client, is_blocked, quiet_settings, server_url
+from .shared_client import ClientSource
 
 if TYPE_CHECKING:
     import httpx
@@ -24,21 +24,20 @@ if TYPE_CHECKING:
 HOW_TO_UNBLOCK = "Stop the server, and run `autogen-memory doctor --repair --path FOLDER` on the folder that it serves"
 
 _PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds between the attempts of a call that somebody asked for: long enough for a server to be started again."""
+"""Seconds between the attempts of an explicit call: long enough for a server to restart."""
 _SHORT_PAUSES = (0.1,)
-"""Where an agent waits; the breaker looks for the server in the background."""
+"""The same where an agent waits; the circuit breaker probes the server in the background."""
 _REPEATABLE_POSTS = lazy(r"/collections/[^/]+/(get|query|count|upsert|update|delete)$")
-"""By id they do the same however often they are done."""
+"""These name rows by id, so repeating them changes nothing."""
 _GET_OR_CREATE = lazy(rb'"get_or_create"\s*:\s*true')
 _UNREACHABLE = (429, 502, 503, 504)
 
 
-class Server:
-    """Opens a client to a Chroma server, every call of which has a timeout."""
+class Server(ClientSource):
+    """A Chroma server. Every call to it has a timeout."""
 
     local = False
     writers = 8
-    folder = None
 
     def __init__(self, config: ServerStoreConfig) -> None:
         self._config = config
@@ -49,11 +48,10 @@ class Server:
 
     @cached_property
     def breaker(self) -> CircuitBreaker:
-        """Whether it can be reached, which all memories of the process share."""
+        """Whether the server is reachable, which all memories of the process share."""
         return _breakers.setdefault(self.identity(), CircuitBreaker(self._probe, self.describe))
 
     def outbox(self, namespace: str) -> Outbox | None:
-        """Where what cannot be stored for now is kept on this machine."""
         config = self._config
         return outbox_of(config.outbox, (config.host, str(config.port), config.tenant, config.database, namespace))
 
@@ -65,42 +63,23 @@ class Server:
         return headers
 
     def _probe(self, patience: float) -> None:
-        """A cheap sign of life: any answer but a gateway's excuse."""
+        """Ask for a heartbeat; any answer counts, except one of a gateway."""
         import httpx
-        from chromadb.api.fastapi import FastAPI
 
         config = self._config
-        url = FastAPI.resolve_url(
-            chroma_server_host=config.host,
-            chroma_server_http_port=config.port,
-            chroma_server_ssl_enabled=config.ssl,
-            default_api_path="/api/v2",
-        )
+        url = server_url(config.host, config.port, ssl=config.ssl)
         answer = httpx.get(f"{url}/heartbeat", headers=self._headers(), timeout=min(patience, config.timeout))
         if answer.status_code >= 500 or answer.status_code == 429:
             answer.raise_for_status()
 
     def open(self) -> ClientAPI:
-        from chromadb.api.client import Client
-
         config, headers = self._config, self._headers()
         sessions: list[Any] = []
 
-        class TimedClient(Client):  # type: ignore[misc]
-            """Sets a timeout on its HTTP sessions, which Chroma gives none, before either is used, and lets them retry."""
-
-            def get_user_identity(self) -> Any:
-                limit(self._server)
-                return super().get_user_identity()
-
-            def _validate_tenant_database(self, tenant: str, database: str) -> None:
-                limit(self._admin_client._server)
-                super()._validate_tenant_database(tenant, database)
-
-        def limit(server: Any) -> None:
-            session = server._session
+        def prepare(session: Any) -> None:
+            """Give a session a timeout, which Chroma does not, and retries."""
             session.timeout = config.timeout
-            session.request = Requests(type(session).request.__get__(session), self.breaker, config.timeout)
+            session.request = with_retries(type(session).request.__get__(session), self.breaker, config.timeout)
             sessions.append(session)
 
         settings = quiet_settings(
@@ -111,7 +90,7 @@ class Server:
             chroma_server_headers=headers,
         )
         try:
-            client = TimedClient(tenant=config.tenant, database=config.database, settings=settings)
+            client = http_client(settings, config.tenant, config.database, prepare)
         except BaseException:
             _close_all(sessions)
             raise
@@ -128,9 +107,9 @@ class Server:
         reason = without_secrets(str(cause)) or type(cause).__name__
         if is_blocked(error):
             return (
-                f"The Chroma server at {where} cannot take in what was written last ({reason}), as a record with too many tags "
-                f"of an earlier version, nor read what was before. Nothing is lost. {HOW_TO_UNBLOCK}; if its disk is full, free "
-                "some space instead."
+                f"The Chroma server at {where} cannot apply what was written last ({reason}), for example a record with too many "
+                f"tags of an earlier version, and cannot read what was there before. Nothing is lost. {HOW_TO_UNBLOCK}; if its "
+                "disk is full, free some space instead."
             )
         return (
             f"The Chroma server at {where} cannot be used: {reason}. Check that it runs (start one on this machine with: "
@@ -141,11 +120,11 @@ class Server:
 
 
 class UnreachableError(Exception):
-    """Something answered in the server's place, or it answered that it cannot now."""
+    """A gateway answered in the server's place, or the server answered that it is overloaded."""
 
 
 def is_repeatable(method: str, path: str, content: bytes = b"") -> bool:
-    """Whether a request may be made twice: all reads, and what writes or deletes rows by their ids."""
+    """Return whether a request may be made twice: all reads, and writes and deletions of rows by their ids."""
     if method.upper() in ("GET", "HEAD"):
         return True
     return method.upper() == "POST" and bool(
@@ -153,46 +132,45 @@ def is_repeatable(method: str, path: str, content: bytes = b"") -> bool:
     )
 
 
-class Requests:
-    """`httpx.Client.request`, made again where that is safe, never beyond the timeout, and watched by a breaker."""
+Request = Callable[..., "httpx.Response"]
 
-    def __init__(self, request: Callable[..., httpx.Response], breaker: CircuitBreaker, timeout: float) -> None:
-        self._request = request
-        self._breaker = breaker
-        self._timeout = timeout
 
-    def __call__(self, method: str, url: str, **options: Any) -> httpx.Response:
-        with self._breaker.call():
-            answer = self._answer(method, url, options)
+def with_retries(request: Request, breaker: CircuitBreaker, timeout: float) -> Request:
+    """Return `httpx.Client.request` with retries where they are safe, never beyond the timeout, watched by a breaker."""
+
+    def watched(method: str, url: str, **options: Any) -> httpx.Response:
+        with breaker.call():
+            answer = retried(method, url, options)
             if answer.status_code in _UNREACHABLE:
                 said = without_secrets(f"{answer.reason_phrase} {answer.text}")
                 raise UnreachableError(f"it answers {answer.status_code} {said[:200]}")
             return answer
 
-    def _answer(self, method: str, url: str, options: dict[str, Any]) -> httpx.Response:
+    def retried(method: str, url: str, options: dict[str, Any]) -> httpx.Response:
         import httpx
 
-        until = time.monotonic() + self._timeout
+        until = time.monotonic() + timeout
         pauses: tuple[float, ...] = _SHORT_PAUSES if is_automatic() else _PAUSES
         if not is_repeatable(method, url, options.get("content", b"")):
             pauses = ()
         for pause in pauses:
             try:
-                answer = self._request(method, url, **options, timeout=until - time.monotonic())
+                answer = request(method, url, **options, timeout=until - time.monotonic())
             except httpx.TransportError:
                 if time.monotonic() + pause >= until:
                     raise
             else:
-                if (answer.status_code < 500 and answer.status_code != 429) or is_blocked(answer.text):
-                    return answer
-                if time.monotonic() + pause >= until:
+                is_final = (answer.status_code < 500 and answer.status_code != 429) or is_blocked(answer.text)
+                if is_final or time.monotonic() + pause >= until:
                     return answer
             time.sleep(pause)
-        return self._request(method, url, **options, timeout=until - time.monotonic())
+        return request(method, url, **options, timeout=until - time.monotonic())
+
+    return watched
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Why the server was not reached, where Chroma has an opinion of its own about that."""
+    """Return why the server was not reached, where Chroma raised an error of its own about that."""
     import httpx
 
     found: BaseException | None = error
@@ -202,7 +180,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _close_all(sessions: list[Any]) -> None:
-    """Close connections, which Chroma leaves open."""
+    """Close HTTP sessions, which Chroma leaves open."""
     for session in sessions:
         session.close()
 
@@ -213,7 +191,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def from_environment(variable: str, what: str) -> str:
-    """The value of an environment variable, which must be set."""
+    """Return the value of an environment variable, which must be set."""
     value = os.environ.get(variable)
     if not value:
         raise StoreUnavailableError(
@@ -223,7 +201,7 @@ def from_environment(variable: str, what: str) -> str:
 
 
 def _secret(variable: str, what: str) -> str:
-    """The value of an environment variable, as a header; it is kept out of errors and logs."""
+    """Return the value of an environment variable for a header, and keep it out of errors and logs."""
     value = from_environment(variable, what)
     if not (value.isascii() and value.isprintable()):  # httpx would say so, and repeat it
         raise StoreUnavailableError(

@@ -1,7 +1,7 @@
 """Named texts of any size, as rows of a collection without meaningful vectors.
 
 The texts are metadata, not documents, since Chroma indexes documents for full-text search: ten megabytes would take
-three seconds. Long texts are spread over several rows, so that writing one does not hold up the event loop.
+three seconds. Long texts are split into several rows, so that writing one does not block the event loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ChromaValues(NamespaceCollection):
 
     async def put(self, space: Space, name: str, entry: Entry) -> None:
         text, at = entry
-        chunks = [text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK)]
+        chunks = [text[start : start + _CHUNK] for start in range(0, max(1, len(text)), _CHUNK)]
         version = secrets.token_hex(4)
         before = await self._head(space, name)
         for number, chunk in enumerate(chunks[1:], start=1):
@@ -41,8 +41,9 @@ class ChromaValues(NamespaceCollection):
         await self._write(_head_id(space, name), head | ({} if at is None else {"at": at.isoformat()}))
         await self._delete(_part_ids(before))
 
-    async def get(self, space: Space, names: Sequence[str]) -> dict[str, Entry]:
-        heads = await self._rows(ids=[_head_id(space, name) for name in names])
+    async def get(self, space: Space, names: Sequence[str] | None = None) -> dict[str, Entry]:
+        ids = None if names is None else [_head_id(space, name) for name in names]
+        heads = await self._rows(ids=ids, where={"space": space} if ids is None else None)
         entries = {head["name"]: await self._entry(head) for head in heads.values()}
         return {name: entry for name, entry in entries.items() if entry is not None}
 
@@ -103,7 +104,7 @@ class ChromaValues(NamespaceCollection):
 
 
 def entries_of(rows: Mapping[str, Metadata]) -> tuple[dict[tuple[Space, str], Entry], set[str]]:
-    """The entries that rows of a collection make up, by space and name, and the ids of those rows."""
+    """Return the entries that rows of a collection make up, by space and name, and the ids of those rows."""
     entries: dict[tuple[Space, str], Entry] = {}
     used: set[str] = set()
     for id, row in rows.items():
@@ -116,12 +117,12 @@ def entries_of(rows: Mapping[str, Metadata]) -> tuple[dict[tuple[Space, str], En
 
 
 def is_head(id: str) -> bool:
-    """Whether the row of that id is an entry, or the first part of one."""
+    """Return whether the row of that id is an entry, or the first part of one."""
     return id.partition(":")[0] in get_args(Space)
 
 
 def _joined(head: Metadata, rows: Mapping[str, Metadata]) -> Entry | None:
-    """The entry that has this head, if all its parts are among these rows."""
+    """Return the entry that has this head, if all its parts are among these rows."""
     try:
         texts = head["text"], *(rows[id]["text"] for id in _part_ids(head))
     except KeyError:

@@ -1,8 +1,8 @@
-"""Chroma's vector index of one collection, as it lies on disk, read without Chroma.
+"""The files of a Chroma vector index (hnswlib), checked and read without Chroma.
 
 Chroma trusts these files: on some that were cut short it crashes the process, on others it silently finds nothing. It
-writes them in place, one after another, so that a process killed meanwhile leaves them out of step. What can be known of
-them without loading them is checked here. Blocks, and is called in threads.
+writes them in place, one after another, so that a process killed meanwhile leaves files that do not agree. Blocks; call it
+in a thread.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ HEADER, ELEMENTS, NORMS, LINKS, IDS = INDEX_FILES = (
 
 @dataclass(frozen=True)
 class IndexFiles:
-    """What an index holds, as far as it can be read."""
+    """An index, as far as it can be read."""
 
     folder: Path
     dimensions: int
     problem: str | None = None
-    """Why Chroma must not load it, if so."""
+    """Why Chroma must not load it, or None."""
     labels: Mapping[str, int] = field(default_factory=dict)
     """The ids that have a vector, each with the number of its element."""
     elements: int = 0
@@ -48,14 +48,14 @@ class IndexFiles:
 
     @property
     def dead(self) -> int:
-        """How many of the vectors belong to nothing any more."""
+        """How many of the vectors belong to deleted rows."""
         return max(0, self.elements - len(self.labels))
 
     def vectors(self, ids: Collection[str]) -> dict[str, npt.NDArray[np.float32]]:
         """Return the vectors of these ids that are still there, also from files that Chroma cannot load.
 
         Chroma stores vectors of unit length; anything else was overwritten, or is not a vector, and is left out. Where the
-        file of lengths is cut, a vector keeps unit length, which is all that a search by its direction needs.
+        file of lengths is cut short, a vector keeps unit length, which is enough for a search by cosine.
         """
         import numpy as np
 
@@ -74,9 +74,9 @@ class IndexFiles:
 
 
 def read_index(folder: Path, dimensions: int) -> IndexFiles:
-    """Read and check the index in a folder, of vectors of that many numbers.
+    """Read and check the index in a folder, of vectors of that many dimensions.
 
-    The file of ids is written last: where it is not, Chroma takes nothing from the others, and begins an index anew.
+    The file of ids is written last: without it Chroma ignores the others and starts a new index.
     """
     if not (folder / IDS).exists():
         return IndexFiles(folder, dimensions)
@@ -98,7 +98,7 @@ class _BrokenError(Exception):
 
 
 class _Header(NamedTuple):
-    """What the header says, in the order in which hnswlib writes it."""
+    """The fields of the header, in the order in which hnswlib writes them."""
 
     version: int
     first: int
@@ -120,7 +120,7 @@ class _Header(NamedTuple):
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where things are in the file of elements."""
+    """The layout of one element in the file of elements."""
 
     dimensions: int
     neighbours: int
@@ -158,19 +158,19 @@ def _read_labels(path: Path) -> dict[str, int]:
         with path.open("rb") as file:
             labels = _PlainUnpickler(file).load()["id_to_label"]
         return {str(id): int(label) for id, label in labels.items()}
-    except Exception as error:  # whatever a cut pickle makes of itself
+    except Exception as error:  # a pickle that was cut short raises all sorts of errors
         raise _BrokenError(f"{path.name} cannot be read ({type(error).__name__}: {error})") from error
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Reads dicts, texts and numbers, which is all Chroma writes, and runs nothing."""
+    """Reads dicts, texts and numbers, which is all that Chroma writes, and runs no code."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it refers to {module}.{name}")
 
 
 def _check(folder: Path, dimensions: int, labels: Mapping[str, int]) -> int:
-    """How many elements a sound index holds."""
+    """Return how many elements an intact index holds."""
     import numpy as np
 
     header = _read_header(folder)
@@ -203,19 +203,19 @@ def _read_header(folder: Path) -> _Header:
 
 
 def _told_layout(header: _Header, dimensions: int) -> _Layout:
-    """Return the layout that a header tells, which must be that of vectors of that length."""
+    """Return the layout that the header describes, which must fit vectors of that many dimensions."""
     layout = _Layout(dimensions, header.lowest)
     told = (header.size, header.label_at, header.vector_at)
     makes_sense = (
         header.version == _VERSION and 0 < header.lowest <= _MOST_NEIGHBOURS and header.elements <= header.room
     )
     if not makes_sense or told != (layout.size, layout.label_at, layout.vector_at):
-        raise _BrokenError(f"{HEADER} makes no sense for vectors of {dimensions} numbers")
+        raise _BrokenError(f"{HEADER} does not fit vectors of {dimensions} dimensions")
     return layout
 
 
 def _find_layout(folder: Path, dimensions: int, labels: Mapping[str, int]) -> _Layout | None:
-    """Return the layout of the elements: as the header tells it, or where that is lost, the one in which the labels are known."""
+    """Return the layout that the header describes; without a header, the one in which most labels are known."""
     import numpy as np
 
     if not dimensions:
@@ -234,7 +234,7 @@ def _find_layout(folder: Path, dimensions: int, labels: Mapping[str, int]) -> _L
 
 
 def _elements(folder: Path, layout: _Layout) -> npt.NDArray[Any]:
-    """Return the table of elements, as many as are whole."""
+    """Return the table of the elements that are complete."""
     import numpy as np
 
     path = folder / ELEMENTS
@@ -245,7 +245,7 @@ def _elements(folder: Path, layout: _Layout) -> npt.NDArray[Any]:
 
 
 def _norms(folder: Path, count: int) -> npt.NDArray[np.float32]:
-    """Return the lengths that vectors had before Chroma made them unit vectors; 1 where that is lost."""
+    """Return the lengths that vectors had before Chroma normalised them; 1 where they are lost."""
     import numpy as np
 
     norms = np.ones(count, dtype=np.float32)
@@ -257,7 +257,7 @@ def _norms(folder: Path, count: int) -> npt.NDArray[np.float32]:
 
 
 def _check_links(words: npt.NDArray[np.uint32], count: int, upper: int, levels: int) -> None:
-    """Walk through the links of the upper levels: for each element how many bytes, and the links of each level."""
+    """Check the links of the upper levels: for each element their size in bytes, then the links of each level."""
     width = 1 + upper
     at = 0
     sizes = words.tolist()
@@ -270,7 +270,7 @@ def _check_links(words: npt.NDArray[np.uint32], count: int, upper: int, levels: 
             continue
         height, rest = divmod(size, 4 * width)
         if rest or height > max(levels, 0) or at + size // 4 > len(sizes):
-            raise _BrokenError(f"{LINKS} is cut short or makes no sense")
+            raise _BrokenError(f"{LINKS} is cut short or invalid")
         for level in range(at, at + size // 4, width):
             degree = sizes[level] & 0xFFFF
             if degree > upper or any(link >= count for link in sizes[level + 1 : level + 1 + degree]):

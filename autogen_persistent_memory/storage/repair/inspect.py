@@ -1,34 +1,36 @@
-"""An embedded store's folder, read without Chroma: what it says of itself, and where index and documents are out of step.
+"""An embedded store's folder, read without Chroma: what it holds, and where index and documents do not agree.
 
-Chroma keeps rows and documents in SQLite, and vectors in a log there until it saves them, every thousand, to files
-beside it. Only to be used while no Chroma has the folder open. Blocks, and is called in threads.
+Chroma keeps rows and documents in SQLite. It appends every write to a log there (`embeddings_queue`) and applies the log
+to its tables; vectors stay in the log until it saves them, every thousand, to files beside the database. Only to be used
+while no Chroma has the folder open. Blocks; call it in a thread.
 """
 
 from __future__ import annotations
 
-import re
+import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..chroma.chroma_compat import bare_collection
+from ...core.checks import MAX_TAGS
+from ..chroma.chroma_compat import DATABASE, SEGMENT, bare_collection, is_blocked
 from ..chroma.collection import vectors_of
-from ..chroma.rows import is_ours, namespace_of
-from ..chroma.write_log import BlockingWrite, blocking_writes, is_blocked
+from ..chroma.rows import MOST_LISTED, is_ours, namespace_of
 from .hnsw_files import IndexFiles, read_index
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
-
-DATABASE = "chroma.sqlite3"
-SEGMENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VECTORS, _ROWS = "VECTOR", "METADATA"
+_PAGE = 500
+_NO_ROW = "apm:no-such-row"
+_LEAST_BYTES = 3 * MOST_LISTED
+"""The least length of the JSON of a list that is too long, so that shorter ones need not be read."""
 
 
 class UnreadableDatabaseError(Exception):
@@ -36,12 +38,26 @@ class UnreadableDatabaseError(Exception):
 
 
 class MissingDatabaseError(UnreadableDatabaseError):
-    """There is none, though there was one."""
+    """The database is gone."""
+
+
+class BlockingWrite(NamedTuple):
+    """A write in the log that Chroma can never apply, because its list of tags is too long for one SQL statement.
+
+    It fails each time Chroma opens or writes the collection, and blocks everything that was written after it.
+    """
+
+    number: int
+    """Its number in the log."""
+    id: str
+    """The record that was written."""
+    tags: int
+    """How many tags it has."""
 
 
 @dataclass(frozen=True)
 class InspectedCollection:
-    """One of our collections, and how it is."""
+    """One of our collections, and its condition."""
 
     id: str
     name: str
@@ -49,25 +65,25 @@ class InspectedCollection:
     rows: frozenset[str]
     index: IndexFiles
     logged: frozenset[str] = frozenset()
-    """The ids whose vectors are in the log, from which Chroma takes them."""
+    """The ids whose vectors are in the log, from which Chroma will read them."""
     is_blocked: bool = False
     """Whether Chroma cannot apply its log, so that nothing of it can be read or written."""
     blocking: tuple[BlockingWrite, ...] = ()
-    """What it cannot apply, where that can be seen."""
+    """The writes that block it, where they can be seen."""
 
     @property
     def namespace(self) -> str:
-        """Whose it is."""
+        """The namespace that it belongs to."""
         return namespace_of(self.metadata) or ""
 
     @property
     def table(self) -> str:
-        """What it holds: `profile`, `session` or `values`."""
+        """Which part of the namespace it is: `profile`, `session` or `values`."""
         return str(self.metadata.get("apm_shelf"))
 
     @property
     def unindexed(self) -> frozenset[str]:
-        """The rows that no search by meaning would find. Of an index that cannot be loaded nothing counts."""
+        """The rows that no search by meaning would find: all that are not logged, if the index cannot be loaded."""
         indexed = () if self.index.problem else self.index.labels
         return self.rows.difference(self.logged, indexed)
 
@@ -80,11 +96,11 @@ class Inspection:
     orphans: tuple[Path, ...] = ()
     """Folders of indexes that belong to no collection."""
     foreign: int = 0
-    """How many collections are not ours, and left alone."""
+    """How many collections are not ours; they are left alone."""
     abandoned_by: str | None = None
     """The process that had the store last, if it ended without closing it."""
     open_to_others: str | None = None
-    """The mode of the folder, if others than its owner may look into it."""
+    """The mode of the folder, if other users than its owner may read it."""
 
 
 @dataclass
@@ -93,22 +109,22 @@ class _Segments:
     rows: str = ""
     position: int = 0
     applied: int = 0
-    """Up to which number of the log its rows are written."""
+    """The last number of the log whose rows are written."""
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
 def segment_folders(folder: Path) -> list[Path]:
-    """The folders of Chroma's indexes."""
+    """Return the folders of Chroma's indexes."""
     return sorted(path for path in folder.iterdir() if SEGMENT.fullmatch(path.name) and path.is_dir())
 
 
 def inspect_folder(folder: Path, *, thorough: bool = False) -> Inspection:
-    """Look at everything of ours in a folder; when `thorough`, at every page of the database, too.
+    """Inspect everything of ours in a folder; when `thorough`, every page of the database, too.
 
     Raises:
         UnreadableDatabaseError: The database is damaged.
         MissingDatabaseError: It is gone, while indexes are there.
-        sqlite3.OperationalError: It cannot be looked at, or is of a Chroma this version does not know.
+        sqlite3.OperationalError: It cannot be read, or is of a Chroma that this version does not know.
     """
     segments = segment_folders(folder)
     if not (folder / DATABASE).exists() or (folder / DATABASE).stat().st_size == 0:
@@ -125,7 +141,7 @@ def inspect_folder(folder: Path, *, thorough: bool = False) -> Inspection:
 
 @contextmanager
 def read_database(path: Path) -> Iterator[sqlite3.Connection]:
-    """The database, opened so that what a killed process left half done is taken back, as Chroma would."""
+    """Open the database, rolling back what a killed process left unfinished, as Chroma would."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=1.0)) as database:
             yield database
@@ -138,7 +154,7 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
 def _inspect(folder: Path, segments: list[Path], database: sqlite3.Connection) -> Inspection:
     parts = _parts(database)
     logged = _logged(database, {id: part.position for id, part in parts.items()})
-    blocking = blocking_writes(database, {id: part.applied for id, part in parts.items()})
+    blocking = _blocking_writes(database, {id: part.applied for id, part in parts.items()})
     collections: list[InspectedCollection] = []
     foreign = 0
     for id, name, dimensions in database.execute("SELECT id, name, dimension FROM collections ORDER BY name"):
@@ -180,7 +196,7 @@ def _parts(database: sqlite3.Connection) -> dict[str, _Segments]:
 
 
 def _logged(database: sqlite3.Connection, positions: Mapping[str, int]) -> dict[str, set[str]]:
-    """By collection the ids whose vectors Chroma will take from its log when it opens the collection."""
+    """Return by collection the ids whose vectors Chroma will read from its log when it opens the collection."""
     logged: dict[str, set[str]] = defaultdict(set)
     first = min(positions.values(), default=0)
     for topic, number, id, has_vector in database.execute(
@@ -192,12 +208,44 @@ def _logged(database: sqlite3.Connection, positions: Mapping[str, int]) -> dict[
     return logged
 
 
-_PAGE = 500
-_NO_ROW = "apm:no-such-row"
+def _blocking_writes(database: sqlite3.Connection, applied: Mapping[str, int]) -> dict[str, list[BlockingWrite]]:
+    """Return the writes that cannot be applied, by collection; `applied` is the last number that each has applied."""
+    found: dict[str, list[BlockingWrite]] = defaultdict(list)
+    for number, topic, id, metadata in database.execute(
+        "SELECT seq_id, topic, id, metadata FROM embeddings_queue WHERE length(metadata) > ? ORDER BY seq_id",
+        (_LEAST_BYTES,),
+    ):
+        collection = topic.rpartition("/")[2]
+        tags = _tags(json.loads(metadata))
+        if number > applied.get(collection, 0) and len(tags) > MOST_LISTED:
+            found[collection].append(BlockingWrite(number, id, len(tags)))
+    return found
+
+
+def unblock(folder: Path, collections: Iterable[InspectedCollection]) -> None:
+    """Cut the tags of blocking writes to as many as a record may have, so that Chroma can apply its log."""
+    with read_database(folder / DATABASE) as database, database:
+        for write in [write for collection in collections for write in collection.blocking]:
+            (text,) = database.execute(
+                "SELECT metadata FROM embeddings_queue WHERE seq_id = ?", (write.number,)
+            ).fetchone()
+            metadata = json.loads(text)
+            kept = _tags(metadata)[:MAX_TAGS]
+            record = json.dumps(json.loads(metadata["record"]) | {"tags": kept})
+            database.execute(
+                "UPDATE embeddings_queue SET metadata = ? WHERE seq_id = ?",
+                (json.dumps(metadata | {"tags": kept, "record": record}, ensure_ascii=False), write.number),
+            )
+
+
+def _tags(metadata: Mapping[str, Any]) -> list[Any]:
+    """Return the tags of a row; only rows of ours have a text `record` beside them."""
+    tags = metadata.get("tags")
+    return tags if isinstance(tags, list) and "record" in metadata else []
 
 
 def survey(client: ClientAPI) -> Inspection:
-    """Look at every collection of ours, and whether each of its rows has a vector."""
+    """Inspect every collection of ours through Chroma: whether it works, and whether each of its rows has a vector."""
     found: list[InspectedCollection] = []
     foreign = offset = 0
     while page := client.list_collections(limit=_PAGE, offset=offset):
@@ -218,7 +266,7 @@ def _survey(collection: Collection) -> InspectedCollection:
         for start in range(0, len(rows), _PAGE):
             indexed += vectors_of(collection, rows[start : start + _PAGE])
         _try_to_write(collection)
-    except Exception as error:  # whatever Chroma makes of an index it cannot read
+    except Exception as error:  # Chroma raises all sorts of errors for an index that it cannot read
         blocked = is_blocked(error)
         problem = None if blocked else f"Chroma cannot read it ({error})"
     return InspectedCollection(
@@ -232,7 +280,7 @@ def _survey(collection: Collection) -> InspectedCollection:
 
 
 def _try_to_write(collection: Collection) -> None:
-    """Delete a row that does not exist: a server that cannot apply its log fails, though it may still read what it has in RAM."""
+    """Delete a row that does not exist: a server that cannot apply its log fails, even if it still reads from RAM."""
     try:
         collection.delete(ids=[_NO_ROW])
     except Exception as error:

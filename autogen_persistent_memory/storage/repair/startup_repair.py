@@ -1,9 +1,9 @@
-"""What is done around opening an embedded store so that no damage to its index reaches the user.
+"""Repairs an embedded store's index when the store is opened, so that no damage reaches the user.
 
-A store that was closed and not touched since is known by its files. Any other is looked at before Chroma opens it: an
-index that Chroma could not load, or that would crash it, is set aside, and the vectors that are left in it are put back
-through Chroma. Vectors that are lost are made anew by the first memory that has their embedding. Blocks, and is called
-in threads, by whoever owns the folder.
+A store that was closed properly and not changed since is recognised by its files. Any other is inspected before Chroma
+opens it: an index that Chroma could not load, or that would crash it, is moved to a backup, and the vectors that are left
+in it are written back through Chroma. The first memory with the right embedding makes the lost vectors again. Blocks; call
+it in a thread, while holding the folder's lock.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import shlex
 import shutil
 import sqlite3
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -25,17 +23,14 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import StoreUnavailableError
 from ...core.records import utc_now
 from ...runtime import private_files
-from ..chroma.chroma_compat import bare_collection
-from ..chroma.write_log import cut_tags
+from ..chroma.chroma_compat import DATABASE, bare_collection, is_open_in_process
 from .hnsw_files import INDEX_FILES, read_index
 from .inspect import (
-    DATABASE,
     InspectedCollection,
     Inspection,
     MissingDatabaseError,
     UnreadableDatabaseError,
     inspect_folder,
-    read_database,
     segment_folders,
 )
 
@@ -46,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("autogen_persistent_memory")
 
 VALUES_VECTOR = (1.0,)
-"""What stands for a vector where nothing is searched by meaning."""
+"""The placeholder for a vector where nothing is searched by meaning."""
 _STATE = "autogen_memory.state.json"
 _BACKUP = "autogen_memory.backup-"
 _BACKUPS_KEPT = 5
@@ -55,16 +50,16 @@ _CHUNK = 50
 
 @dataclass(frozen=True)
 class VectorRepair:
-    """What became of the vectors of a damaged store, by collection the ids of the rows."""
+    """Which vectors of a damaged store were restored and which were lost: the ids of the rows, by collection."""
 
     restored: dict[str, set[str]] = field(default_factory=dict)
-    """Whose vectors were put back from what was left on disk; they are to be compared with what their embedding makes."""
+    """Restored from what was left on disk; they are still to be compared with what their embedding makes."""
     lost: dict[str, set[str]] = field(default_factory=dict)
-    """Whose vectors have to be made by their embedding."""
+    """To be made again by their embedding."""
 
 
 class StartupRepair:
-    """Looks after one folder, from before it is opened until after it is closed."""
+    """Guards one folder, from before it is opened until after it is closed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -73,13 +68,13 @@ class StartupRepair:
         self.repair = VectorRepair()
 
     def before_opening(self) -> None:
-        """See whether Chroma can open the folder, and set aside what it could not load.
+        """Check whether Chroma can open the folder, and move what it could not load to a backup.
 
         Raises:
             DamagedStoreError: The documents themselves are damaged.
         """
         self._damaged, self.repair = [], VectorRepair()
-        if is_open_elsewhere(self._folder):
+        if is_open_in_process(self._folder):
             return
         finish_replacement(self._folder)
         if _read_state(self._folder) == _fingerprint(self._folder):
@@ -96,7 +91,7 @@ class StartupRepair:
             self._backup = set_aside(self._folder, self._damaged)
 
     def after_opening(self, client: ClientAPI) -> None:
-        """Put back the vectors that are left of what was set aside."""
+        """Write back the vectors that are left in the backup."""
         if not self._damaged:
             return
         self.repair = restore(self._folder, client, self._damaged)
@@ -104,28 +99,28 @@ class StartupRepair:
         self._damaged = []
 
     def _describe(self) -> str:
-        """What was found, what was done, and where the old files are."""
+        """Return what was found, what was done, and where the old files are."""
         what = "; ".join(f"{where(collection)}: {reason(collection)}" for collection in self._damaged)
         restored, lost = (sum(map(len, ids.values())) for ids in (self.repair.restored, self.repair.lost))
-        later = f", {lost} will be made anew by the next memory that uses them" if lost else ""
-        kept = f" What was there before is kept in {self._backup}." if self._backup else ""
+        later = f", {lost} will be made again by the next memory that uses them" if lost else ""
+        kept = f" The damaged files are kept in {self._backup}." if self._backup else ""
         return (
-            f"The store {self._folder} was damaged, as by a process that was killed, and has been repaired. {what}. No "
-            f"memory is lost; {restored} vectors were put back{later}.{kept}"
+            f"The store {self._folder} was damaged, for example by a process that was killed, and has been repaired. {what}. "
+            f"No memory is lost; {restored} vectors were restored{later}.{kept}"
         )
 
     def after_closing(self) -> None:
-        """Note how the folder was left, so that it need not be looked at when it is opened again."""
-        if not any(self.repair.lost.values()) and not is_open_elsewhere(self._folder):
+        """Note the state of the folder, so that it need not be inspected when it is opened again."""
+        if not any(self.repair.lost.values()) and not is_open_in_process(self._folder):
             remember_state(self._folder)
 
 
 def examine(folder: Path) -> Inspection:
-    """Look at a folder thoroughly, without changing anything.
+    """Inspect a folder thoroughly, without changing anything.
 
     Raises:
         DamagedStoreError: Its documents are damaged.
-        StoreUnavailableError: The application has it open.
+        StoreUnavailableError: The application has a Chroma client open on it.
     """
     check_not_open(folder)
     finish_replacement(folder)
@@ -136,19 +131,19 @@ def examine(folder: Path) -> Inspection:
 
 
 def check_not_open(folder: Path) -> None:
-    """Make sure that only we can have the folder open.
+    """Make sure that the application has no Chroma client of its own on the folder: reading it would break its locks.
 
     Raises:
-        StoreUnavailableError: The application has it open.
+        StoreUnavailableError: It has one.
     """
-    if is_open_elsewhere(folder):
+    if is_open_in_process(folder):
         raise StoreUnavailableError(
             f"This program has a Chroma client of its own on {folder}, so that it cannot be examined. Close that client first."
         )
 
 
 def clean(folder: Path, orphans: Iterable[Path]) -> Path:
-    """Copy the documents to a new backup, and delete indexes that belong to nothing."""
+    """Copy the documents to a new backup, and delete indexes that belong to no collection; return the backup."""
     backup = new_backup(folder)
     shutil.copy2(folder / DATABASE, backup / DATABASE)
     for path in orphans:
@@ -156,22 +151,9 @@ def clean(folder: Path, orphans: Iterable[Path]) -> Path:
     return backup
 
 
-def unblock(folder: Path, collections: Iterable[InspectedCollection]) -> None:
-    """Cut what Chroma cannot take in to what it can, so that it goes on with what was written after it."""
-    with read_database(folder / DATABASE) as database:
-        cut_tags(database, [write for collection in collections for write in collection.blocking])
-
-
 def is_damaged(collection: InspectedCollection) -> bool:
-    """Whether rows of it cannot be found by meaning, or it cannot be read at all."""
+    """Return whether rows of it cannot be found by meaning, or it cannot be read at all."""
     return collection.index.problem is not None or bool(collection.unindexed)
-
-
-def is_open_elsewhere(folder: Path) -> bool:
-    """Whether the application has a Chroma of its own on the folder: reading its database would break its locks."""
-    client = sys.modules.get("chromadb.api.shared_system_client")
-    open_now = [] if client is None else list(client.SharedSystemClient._identifier_to_system)
-    return any(os.path.realpath(path) == str(folder) for path in open_now)
 
 
 class DamagedStoreError(StoreUnavailableError):
@@ -182,7 +164,7 @@ class DamagedStoreError(StoreUnavailableError):
     def __init__(self, folder: Path, error: UnreadableDatabaseError) -> None:
         self.reason = str(error)
         self.is_recoverable = not isinstance(error, MissingDatabaseError)
-        remedy = how_to_recover(folder) if self.is_recoverable else "Move it away to begin with a new one"
+        remedy = how_to_recover(folder) if self.is_recoverable else "Move it away to start with a new one"
         super().__init__(
             f"The store {folder} cannot be opened: {error}. Nothing was changed. {remedy}, or put a backup of the whole folder "
             "in its place."
@@ -190,17 +172,17 @@ class DamagedStoreError(StoreUnavailableError):
 
 
 def how_to_recover(folder: Path) -> str:
-    """What to do about damaged documents."""
+    """Return what to do about damaged documents, for a message."""
     return f"Recover the documents that can still be read with {repair_command(folder)}, which keeps the damaged store"
 
 
 def repair_command(folder: Path) -> str:
-    """Return the command that repairs a store, to be quoted in a message."""
+    """Return the command that repairs a store, for a message."""
     return f"`autogen-memory doctor --repair --path {shlex.quote(str(folder))}`"
 
 
 def set_aside(folder: Path, collections: Iterable[InspectedCollection]) -> Path | None:
-    """Move the files of indexes that cannot be loaded into a backup; where to, if there were any."""
+    """Move the files of indexes that cannot be loaded to a backup; return the backup, if there were any."""
     broken = [collection.index.folder for collection in collections if collection.index.problem]
     there = [path for path in broken if path.exists()]
     if not there:
@@ -212,7 +194,7 @@ def set_aside(folder: Path, collections: Iterable[InspectedCollection]) -> Path 
 
 
 def new_backup(folder: Path) -> Path:
-    """A new folder for what is about to be changed; the oldest of many are let go."""
+    """Make a folder for the files that are about to be changed, and delete the oldest of many backups."""
     name = f"{_BACKUP}{utc_now():%Y%m%d-%H%M%S-%f}"
     (folder / name).mkdir(mode=private_files.FOLDER)
     for old in backups(folder)[_BACKUPS_KEPT:]:
@@ -221,16 +203,12 @@ def new_backup(folder: Path) -> Path:
 
 
 def backups(folder: Path) -> list[Path]:
-    """The backups in a store's folder, newest first."""
+    """Return the backups in a store's folder, newest first."""
     return sorted(folder.glob(f"{_BACKUP}*"), reverse=True)
 
 
-def restore(
-    folder: Path,
-    client: ClientAPI,
-    collections: Iterable[InspectedCollection],
-) -> VectorRepair:
-    """Give rows their vectors back as far as these are left."""
+def restore(folder: Path, client: ClientAPI, collections: Iterable[InspectedCollection]) -> VectorRepair:
+    """Write back the vectors of rows, as far as they are left."""
     repair = VectorRepair()
     for collection in collections:
         vectors = _remaining_vectors(folder, collection)
@@ -244,7 +222,7 @@ def restore(
 
 
 def _remaining_vectors(folder: Path, collection: InspectedCollection) -> dict[str, Any]:
-    """The vectors of rows without one: in what was set aside now, or earlier by a process that was then killed."""
+    """Return the vectors of rows that lost theirs, from this backup or an earlier one of a process that was then killed."""
     if collection.table == "values":
         return dict.fromkeys(collection.unindexed, VALUES_VECTOR)
     found: dict[str, Any] = {}
@@ -257,21 +235,21 @@ def _remaining_vectors(folder: Path, collection: InspectedCollection) -> dict[st
 
 
 def where(collection: InspectedCollection) -> str:
-    """A collection, as a user knows it."""
+    """Return the name of a collection as a user knows it."""
     return f"{collection.table} of {collection.namespace!r}"
 
 
 def reason(collection: InspectedCollection) -> str:
-    """What is wrong with a damaged collection."""
+    """Return what is wrong with a damaged collection."""
     return collection.index.problem or f"{len(collection.unindexed)} rows have no vector"
 
 
 def remember_state(folder: Path) -> None:
-    """Note the state of a folder that is known to be well."""
+    """Note the state of a folder that is known to be intact."""
     try:
         private_files.write(folder / _STATE, json.dumps(_fingerprint(folder)))
     except OSError as error:
-        logger.debug("The state of %s could not be noted; it will be checked when it is opened: %r", folder, error)
+        logger.debug("The state of %s could not be noted; it will be inspected when it is opened: %r", folder, error)
 
 
 def _read_state(folder: Path) -> dict[str, list[int]] | None:
@@ -283,7 +261,7 @@ def _read_state(folder: Path) -> dict[str, list[int]] | None:
 
 
 def _fingerprint(folder: Path) -> dict[str, list[int]]:
-    """Size and time of every file Chroma keeps."""
+    """Return size and time of every file of Chroma."""
     files = [folder / DATABASE, *(segment / name for segment in segment_folders(folder) for name in INDEX_FILES)]
     found: dict[str, list[int]] = {}
     for path in files:
@@ -301,7 +279,7 @@ _DAMAGED = "autogen_memory.damaged-"
 
 
 def workplace(folder: Path, purpose: str) -> Path:
-    """Where to make the new store. For the same damage and purpose it is the same place, in which work can go on."""
+    """Return where to build the new store: the same place for the same damage and purpose, so that work can be resumed."""
     status = (folder / DATABASE).stat()
     damage = f"{status.st_size} {status.st_mtime_ns} {purpose}"
     place = folder / f"{_UNFINISHED}{hashlib.sha256(damage.encode()).hexdigest()[:12]}"
@@ -310,14 +288,14 @@ def workplace(folder: Path, purpose: str) -> Path:
 
 
 def replace_damaged(folder: Path, new: Path) -> Path:
-    """Let the store in a workplace take the place of the damaged one; where that is kept."""
+    """Replace the damaged store by the one in a workplace; return where the damaged one is kept."""
     new.rename(folder / f"{_COMPLETE}{utc_now():%Y%m%d-%H%M%S-%f}")
     (kept,) = finish_replacement(folder)
     return kept
 
 
 def finish_replacement(folder: Path) -> list[Path]:
-    """Go on with exchanges that were begun, if any; where the damaged stores are kept."""
+    """Finish replacements that were interrupted, if any; return where the damaged stores are kept."""
     kept: list[Path] = []
     for new in sorted(folder.glob(f"{_COMPLETE}*")):
         damaged = folder / new.name.replace(_COMPLETE, _DAMAGED)
@@ -335,7 +313,7 @@ def finish_replacement(folder: Path) -> list[Path]:
 
 
 def _files_of_chroma(folder: Path) -> list[Path]:
-    """Its indexes and files, the database last."""
+    """Return its indexes and files, the database last."""
     beside = [path for path in folder.glob(f"{DATABASE}*") if path.name != DATABASE]
     return [*segment_folders(folder), *beside, *folder.glob(DATABASE)]
 
