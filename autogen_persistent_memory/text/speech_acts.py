@@ -46,7 +46,7 @@ _SPACELESS_PLEASANTRY = lazy(
 
 
 def tells(text: str) -> bool:
-    """Return whether a text holds a content word, a number or a name beside function words, greetings and assent."""
+    """Return whether a text holds a content word, a number or a name apart from function words, greetings and assent."""
     return len(text) > _SHORT or _beyond_pleasantries(text)
 
 
