@@ -24,9 +24,6 @@ DEFAULT_HEADINGS = {
     "summary": "The conversation before, in short",
     "ending": "It ended with",
 }
-DEFAULT_LIFETIMES = {"context": timedelta(days=30), "temporary": timedelta(days=7)}
-DEFAULT_KIND_MIN_SIMILARITY = {"interaction": 0.48}
-DEFAULT_KIND_BONUS = {"preference": 0.02, "interaction": -0.02}
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Weight = Annotated[float, Field(ge=0, le=2)]
@@ -60,7 +57,7 @@ class RecallPolicy(Settings):
         default=0.15, description="Memories with a lower similarity are not injected; recall() still returns them."
     )
     kind_min_similarity: dict[str, _Share] = Field(
-        default=DEFAULT_KIND_MIN_SIMILARITY, description="Overrides min_similarity for the kinds it names."
+        default={"interaction": 0.48}, description="Overrides min_similarity for the kinds it names."
     )
     min_score: _Share = Field(default=0.0, description="Memories with a lower score are not injected.")
     max_tokens: int = Field(default=500, ge=1, description="The most tokens that a block adds to the prompt.")
@@ -81,10 +78,11 @@ class RecallPolicy(Settings):
     )
     question_weight: _Weight = Field(default=0.09, description="Subtracted from a message that only asks something.")
     kind_bonus: dict[str, Annotated[float, Field(ge=-1, le=1)]] = Field(
-        default=DEFAULT_KIND_BONUS, description="Added to the score of each kind when hits are sorted."
+        default={"preference": 0.02, "interaction": -0.02},
+        description="Added to the score of each kind when hits are sorted.",
     )
     lifetimes: dict[str, _Lifetime] = Field(
-        default=DEFAULT_LIFETIMES,
+        default={"context": timedelta(days=30), "temporary": timedelta(days=7)},
         description="When memories of a kind expire if they have no ttl of their own; other kinds never expire.",
     )
     redact: bool = Field(

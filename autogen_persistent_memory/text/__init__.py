@@ -1,4 +1,5 @@
-"""What can be told from a text alone: words, sentences, secrets, and vectors.
+"""Functions of a text alone: words, sentences, redaction, and embeddings.
 
-Others import any module of it. Everything here but the embeddings is a pure function. It knows no store and no AutoGen type.
+Others may import every module. All but `embeddings` and `minilm` are pure functions. This folder must never know a store,
+a namespace or a type of AutoGen.
 """

@@ -12,6 +12,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from ..core.checks import decode_json, require_text
@@ -387,10 +388,17 @@ def _refuse_code(options: object) -> None:
             _refuse_code(option)
 
 
-def _checked(vectors: Vectors, count: int, embedding_id: str) -> Vectors:
+@cache
+def _numpy() -> Any:
+    """Import numpy; later calls do not wait for the lock, which the import of chromadb holds for a second."""
     with importing:
-        import numpy as np
+        import numpy
 
+    return numpy
+
+
+def _checked(vectors: Vectors, count: int, embedding_id: str) -> Vectors:
+    np = _numpy()
     try:
         matrix = np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:

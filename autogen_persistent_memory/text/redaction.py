@@ -26,6 +26,10 @@ _CREDENTIAL = (
     r"|(?:(?:access|auth|refresh|bot)[_ -]?)?token|client[_ -]?secret|private[_ -]?key"
 )
 _SECRET_NAME = rf"(?:{_CREDENTIAL}|(?:seed|recovery)[_ -]?phrase|pin(?: code)?|cvv|cvc)"
+_KINDS = {"key": "api-key", "token": "token", "secret": "secret", "pin": "pin", "cvv": "pin", "cvc": "pin"}
+_KINDS |= dict.fromkeys(("pass", "pwd", "phrase"), "password")
+"""Texts of which every name of a secret holds one, and the kind that each means."""
+_KIND = lazy("|".join(_KINDS), re.IGNORECASE)
 _SETTING = rf"{_CREDENTIAL}|keys?|credentials?|authorization|bearer"
 _SECRET_SETTING = lazy(rf"(?:^|[^a-z])(?:{_SETTING})$", re.IGNORECASE)
 _SUSPICIOUS_SETTING = lazy(rf"(?:^|[^a-z])(?:{_SETTING}|auth|headers?)(?:$|[^a-z])", re.IGNORECASE)
@@ -106,8 +110,6 @@ _MIXED = lazy(
     r"(?!\w+://)(?![\w.+-]+@[\w-]+\.)(?=[^\s/]{5,}$)(?=.*[A-Za-z])(?=.*(?:\d|[!@#$%^&*+=~].)).*[\w!@#$%^&*+=~]"
 )
 """Looks like neither a word nor an address, a path or a number."""
-_KIND = lazy(r"pin|cv[vc]|key|token|secret|pass|pwd", re.IGNORECASE)
-_KINDS = {"key": "api-key", "token": "token", "secret": "secret", "pin": "pin", "cvv": "pin", "cvc": "pin"}
 _WEAK_NAME = lazy(r"(?:token|pin|secret)\b", re.IGNORECASE)
 """Names that many harmless settings have as well."""
 _PLAIN_WORD = lazy(r"(?:[a-z]+|[A-Z][a-z]+)(?:-[a-z]+)*$")
@@ -151,8 +153,7 @@ def _without_private_keys(text: str) -> str:
 
 
 def _kind_of(name: str) -> str:
-    found = _KIND.search(name)
-    return _KINDS.get(found[0].lower() if found else "", "password")
+    return _KINDS.get(_KIND.findall(name)[0].lower(), "password")
 
 
 def _assigned(found: re.Match[str]) -> str:
@@ -220,15 +221,14 @@ class _Secret(NamedTuple):
     """Characters of the longest match, with its name and all that shows where it ends."""
 
 
-_NAMES = ("pass", "phrase", "pwd", "secret", "key", "token", "pin", "cvv", "cvc")
 _SECRETS = (
     _Secret(_JWT, lambda found: f"{found['before']}{_mark('jwt')}", ("eyj",), 10_000),
     _Secret(_API_KEY, lambda _: _mark("api-key"), ("-", "_", "akia", "asia", "aiza", "ya29", "sg.")),
     _Secret(_CONNECTION, lambda found: f"{found[1]}{_mark('password')}{found[3]}", ("://",)),
     _Secret(_BEARER, lambda found: f"{found[1]}{found[2]}{_mark('token')}", ("bearer", "basic", "token"), 5_000),
     _Secret(_PHRASE, _phrase, ("phrase",)),
-    _Secret(_ASSIGNED, _assigned, _NAMES),
-    _Secret(_SPOKEN, _spoken, _NAMES),
+    _Secret(_ASSIGNED, _assigned, tuple(_KINDS)),
+    _Secret(_SPOKEN, _spoken, tuple(_KINDS)),
     _Secret(_CARD, lambda found: _mark("card") if _is_card(found[0]) else found[0]),
     _Secret(_IBAN, lambda found: _mark("iban") if _is_iban(found[0]) else found[0]),
 )

@@ -1,4 +1,4 @@
-"""What somebody does by saying something: tell, ask, greet, agree. Pure functions."""
+"""Whether a text tells something, or only greets, thanks and agrees. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .words import CJK, STOP_WORDS, names_within
 
 _WORD = lazy(r"\w+")
 _SHORT = 200
-"""Characters beyond which a text tells something, whatever its words are."""
-PLEASANTRIES = frozenset(
+"""Characters beyond which a text is taken to tell something, whatever its words are."""
+_PLEASANTRIES = frozenset(
     """
     absolutely agreed agree ah aha alright amazing appreciated awesome aye brilliant bye certainly cheers cool correct
     damn definitely done exactly excellent fab fair fantastic fine glad good goodbye goodnight gosh gotcha great haha
@@ -27,7 +27,7 @@ PLEASANTRIES = frozenset(
     certo entendi obrigada obrigado olá oi sim tchau
     """.split()  # noqa: SIM905
 )
-"""Words of greetings, thanks and assent: a message of nothing else tells nothing."""
+"""Words of greetings, thanks and assent: a message of only these tells nothing."""
 _SET_PHRASE = lazy(
     r"\b(?:(?:good|have a (?:nice|good|great|lovely)|enjoy your) (?:morning|afternoon|evening|night|day|weekend|one)|good luck"
     r"|(?:a lot|so much|see you(?: later)?|no problem|no worries|of course|my pleasure|you bet|wait)"
@@ -46,12 +46,12 @@ _SPACELESS_PLEASANTRY = lazy(
 
 
 def tells(text: str) -> bool:
-    """Return whether a text holds anything beyond function words, greetings and assent: a content word, a number, a name."""
-    return _beyond_pleasantries(text) if len(text) <= _SHORT else True
+    """Return whether a text holds a content word, a number or a name apart from function words, greetings and assent."""
+    return len(text) > _SHORT or _beyond_pleasantries(text)
 
 
 def is_trivial(item: Draft | MemoryRecord) -> bool:
-    """Return whether a captured message tells nothing: it is kept in the order of its session, but never recalled."""
+    """Return whether a captured message tells nothing: it stays in its session, but is never recalled."""
     return item.kind == "interaction" and item.origin in ("user", "agent") and not tells(item.content)
 
 
@@ -61,6 +61,6 @@ def _beyond_pleasantries(text: str) -> bool:
     for word in _WORD.findall(text.casefold()):
         if CJK.search(word):
             word = _SPACELESS_PLEASANTRY.sub("", word)
-        if word and word not in STOP_WORDS and word not in PLEASANTRIES:
+        if word and word not in STOP_WORDS and word not in _PLEASANTRIES:
             return True
-    return any(name.casefold() not in PLEASANTRIES for name in names_within(text))
+    return any(name.casefold() not in _PLEASANTRIES for name in names_within(text))

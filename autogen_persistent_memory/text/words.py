@@ -1,10 +1,10 @@
-"""The words of a text that matter for finding it: terms, names, times. Pure functions."""
+"""The words by which a text is found and compared: terms, names, times, and what it states. Pure functions."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -23,36 +23,15 @@ _TIMES = frozenset(
     """.split()  # noqa: SIM905
 )
 _ENGLISH = frozenset(
-    [
-        "what",
-        "which",
-        "who",
-        "whose",
-        "when",
-        "where",
-        "why",
-        "how",
-        "does",
-        "did",
-        "is",
-        "are",
-        "were",
-        "the",
-        "of",
-        "and",
-        "with",
-        "have",
-        "their",
-        "about",
-        "would",
-        "could",
-        "should",
-    ]
+    """
+    what which who whose when where why how does did is are were the of and with have their about would could should
+    """.split()  # noqa: SIM905
 )
+"""Words that hardly occur in questions in other languages."""
 _LONGEST_STEMMED = 64
-"""Letters. Longer ones are not words of a language, and stemming takes a time that grows with their square."""
+"""Letters. Longer strings are not words of a language, and the time for stemming grows with the square of the length."""
 _MOST_STEMMED = 20_000
-"""Different words of a text. More has no megabyte of prose, but data has; they would take seconds."""
+"""Different words of a text. A megabyte of prose has fewer; data has more, which would take seconds."""
 CJK = lazy(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 STOP_WORDS = frozenset(
     """
@@ -69,18 +48,18 @@ STOP_WORDS = frozenset(
 
 
 def terms(text: str) -> list[str]:
-    """The words of a text that can tell memories apart, as the index knows them.
+    """Return the words of a text that can tell memories apart, as the keyword index stores them.
 
-    English words are stemmed, and function and question words dropped. Very long words and those with other letters stay;
-    Chinese, Japanese and Korean, which put no spaces between words, are taken apart into pairs of characters.
+    English words are stemmed, and function and question words dropped. Very long words and words with other letters stay as
+    they are. Chinese, Japanese and Korean, which have no spaces between words, are split into pairs of characters.
     """
     return list(each_term(text))
 
 
 def each_term(text: str) -> Iterator[str]:
-    """The same one after the other."""
+    """Yield the terms one by one; see `terms`."""
     stems: dict[str, str] = {}
-    for word in _normal(text):
+    for word in _words(text, _normal):
         if word.isascii():
             if word not in STOP_WORDS:
                 if word not in stems and len(stems) < _MOST_STEMMED:
@@ -93,54 +72,48 @@ def each_term(text: str) -> Iterator[str]:
 
 
 def capitalised(text: str) -> set[str]:
-    """The words that begin with a capital: names, and the beginnings of sentences."""
+    """Return the words that begin with a capital: names, and the first words of sentences."""
     return {word for word in _words(text) if word[0].isupper() and len(word) > 1}
 
 
 def names_within(text: str) -> set[str]:
-    """The words with a capital that do not begin a sentence, which are names then."""
+    """Return the words with a capital that do not begin a sentence, and so are names."""
     return {found[0] for found in matches(_NAME_WITHIN, text)}
 
 
 def says_when(text: str) -> bool:
-    """Whether the text holds an English word for a day, a month or a time, or a year."""
-    return any(word in _TIMES or (len(word) == 4 and _YEAR.fullmatch(word)) for word in _folded(text))
+    """Return whether the text holds an English word for a day, a month or a time, or a year."""
+    return any(word in _TIMES or (len(word) == 4 and _YEAR.fullmatch(word)) for word in _words(text, str.casefold))
 
 
 def has_terms(text: str) -> bool:
-    """Whether `terms` finds anything."""
-    return any(not word.isascii() or word not in STOP_WORDS for word in _folded(text))
+    """Return whether `terms` returns anything."""
+    return any(not word.isascii() or word not in STOP_WORDS for word in _words(text, str.casefold))
 
 
 def content_words(text: str) -> set[str]:
-    """Return the terms of a text that say something, and "not" where it denies: what another text needs to say as much."""
+    """Return the terms of a text without fillers, and "not" if it negates: a text that says as much has all of them."""
     said = {term for term in terms(text) if term not in _FILLERS}
     return said | {"not"} if _NEGATION.search(text) else said
 
 
 def is_name(word: str) -> bool:
-    """Whether it can only be a name: with a capital, and no function word such as "Will" or "A"."""
+    """Return whether a word is a name: it has a capital, and is not a function word such as "Will" or "A"."""
     return word[:1].isupper() and len(word) > 1 and word.casefold() not in STOP_WORDS
 
 
 def is_english(text: str) -> bool:
-    """Whether a question seems to be English: it holds a word that questions in other languages hardly hold."""
-    return any(word in _ENGLISH for word in _folded(text))
+    """Return whether a question seems to be English."""
+    return any(word in _ENGLISH for word in _words(text, str.casefold))
 
 
-def _words(text: str) -> Iterator[str]:
+def _words(text: str, change: Callable[[str], str] = str) -> Iterator[str]:
     for piece in pieces(text):
-        yield from _WORD.findall(piece)
+        yield from _WORD.findall(change(piece))
 
 
-def _folded(text: str) -> Iterator[str]:
-    for piece in pieces(text):
-        yield from _WORD.findall(piece.casefold())
-
-
-def _normal(text: str) -> Iterator[str]:
-    for piece in pieces(text):
-        yield from _WORD.findall(unicodedata.normalize("NFKC", piece).casefold())
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def _pairs(word: str) -> list[str]:
@@ -184,10 +157,10 @@ _LONG = 10_000
 
 
 def statement(text: str) -> tuple[str, ...]:
-    """What a text states: equal for texts that differ only in spacing, articles, a final stop and the like.
+    """Return the statement that a text makes: equal for texts that differ only in spacing, "the", a final stop and the like.
 
-    Deliberately strict: texts that differ in a number, a name, a negation or any other word or sign are two
-    statements, since a memory merged wrongly is a memory lost.
+    Deliberately strict: texts that differ in a number, a name, a negation or any other word or sign are different
+    statements, since a memory that is merged wrongly is lost.
     """
     return _stated(text) if len(text) <= _LONG else (text,)
 
@@ -204,13 +177,13 @@ def _stated(text: str) -> tuple[str, ...]:
 
 
 def _lower_first(words: list[str]) -> list[str]:
-    """A sentence's first word without its capital, unless that seems to be its own."""
+    """Write the first word of a sentence in lower case, unless its capitals seem to be its own."""
     first = words[0] if words else ""
     return [first.lower(), *words[1:]] if first[:1].isupper() and first[1:] == first[1:].lower() else words
 
 
 def _spelled_out(word: str) -> list[str]:
-    """A word with its "not" as a word of its own."""
+    """Return a word with "n't" as a separate "not"."""
     if word.endswith("n't"):
         return [_SHORTENED.get(word, word[:-3]), "not"]
     return [word]

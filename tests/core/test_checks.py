@@ -1,3 +1,5 @@
+"""Arguments are checked before anything is read or written."""
+
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -47,12 +49,12 @@ BAD_NAMES = [
 
 
 @pytest.mark.parametrize("name", GOOD_NAMES)
-def test_a_namespace_may_be_any_plain_path(name: str) -> None:
+def test_a_namespace_may_be_any_path_of_plain_names(name: str) -> None:
     assert PersistentMemory(name, session=name).namespace == name
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: repr(name)[:20])
-def test_a_malformed_namespace_or_session_is_refused_at_once(name: str) -> None:
+def test_an_invalid_namespace_or_session_raises_at_once(name: str) -> None:
     for make in (PersistentMemory, ProfileMemory, lambda name: SessionMemory(name, "s")):
         with pytest.raises(NamespaceError, match="namespace"):
             make(name)
@@ -70,7 +72,7 @@ def test_two_namespaces_never_share_a_collection(one: str, other: str) -> None:
 
 
 @given(NAMES)
-def test_a_collection_name_is_one_that_chroma_accepts(name: str) -> None:
+def test_chroma_accepts_every_collection_name(name: str) -> None:
     assert __import__("re").fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9._-]{1,510}[a-zA-Z0-9]", collection_name(name, "session"))
 
 
@@ -91,12 +93,12 @@ def test_json_comes_back_with_the_same_types(value: object) -> None:
 @pytest.mark.parametrize(
     "value", [(1, 2), {1: "a"}, {"a": {1, 2}}, float("nan"), float("inf"), b"x", object(), "\ud800", {"a": (1,)}]
 )
-def test_what_json_would_change_is_refused(value: object) -> None:
+def test_a_value_that_json_would_change_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="value"):
         encode_json(value, "value")
 
 
-def test_a_time_must_say_its_timezone_and_comes_back_in_utc() -> None:
+def test_a_time_needs_a_timezone_and_comes_back_in_utc() -> None:
     with pytest.raises(ValueError, match="timezone"):
         check_time(datetime(2026, 1, 1), "at")
     berlin = timezone(timedelta(hours=1))

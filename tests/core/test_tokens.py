@@ -1,3 +1,5 @@
+"""Tokens are counted without a network, and never underestimated by much."""
+
 import subprocess
 import sys
 
@@ -28,7 +30,7 @@ def test_the_estimate_errs_on_the_high_side_but_not_wildly(text: str, tokens: in
 
 
 def test_counting_never_waits_for_a_download() -> None:
-    """In a process whose every connection hangs, counting answers at once."""
+    """Counting returns at once in a process whose connections all hang."""
     code = (
         "import socket, time\n"
         "socket.socket.connect = lambda *a: time.sleep(60)\n"

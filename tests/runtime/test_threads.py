@@ -1,3 +1,5 @@
+"""Blocking calls run in a bounded number of threads that never delay exit for long."""
+
 import asyncio
 import subprocess
 import sys

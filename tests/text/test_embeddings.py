@@ -1,3 +1,5 @@
+"""Embeddings compute vectors off the event loop, check them, and are never mixed in one store."""
+
 from __future__ import annotations
 
 import asyncio
@@ -40,7 +42,7 @@ async def test_minilm_knows_what_texts_mean_without_a_network(monkeypatch: pytes
     assert await similarity("She adores felines", "The stock market fell on Monday") < 0.2
 
 
-async def test_minilm_gives_unit_vectors_in_the_order_of_the_texts() -> None:
+async def test_minilm_returns_unit_vectors_in_the_order_of_the_texts() -> None:
     texts = ["a much longer text than the others " * 5, "short", "日本語のテキスト", "🙂", "x" * 1_000_000, "short"]
     vectors = np.array(await MiniLMEmbedding().embed(texts))
     assert vectors.shape == (6, 384)
@@ -56,7 +58,7 @@ def test_minilm_splits_words_like_bert() -> None:
 
 
 @given(st.text(max_size=50))
-def test_minilm_takes_any_text(text: str) -> None:
+def test_minilm_accepts_any_text(text: str) -> None:
     text = text.encode("utf-8", "ignore").decode()
     assert np.isfinite(load_minilm(None).embed([text])).all()
 
@@ -102,7 +104,7 @@ def test_without_packaged_weights_chromas_cache_is_used_and_its_download_failure
 
 
 @given(st.lists(st.integers(2, 256), max_size=80))
-def test_texts_are_computed_together_only_as_far_as_they_take_little_room(lengths: list[int]) -> None:
+def test_a_batch_never_exceeds_its_token_limit(lengths: list[int]) -> None:
     batches = list(_batches(lengths))
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     assert all(len(batch) * max(lengths[index] for index in batch) <= _BATCH_TOKENS for batch in batches)
@@ -125,7 +127,7 @@ async def test_a_repeated_query_is_computed_once() -> None:
     assert asked == [["tea"]]
 
 
-async def test_what_was_asked_for_lately_is_not_computed_again_when_it_is_stored() -> None:
+async def test_a_recent_query_is_not_computed_again_when_it_is_stored() -> None:
     computed: list[str] = []
 
     def lengths(texts: list[str]) -> list[list[float]]:
@@ -199,13 +201,13 @@ BAD_ANSWERS = [
 
 
 @pytest.mark.parametrize("answer", BAD_ANSWERS, ids=str)
-async def test_a_callable_that_answers_nonsense_is_told_so(answer: object) -> None:
+async def test_invalid_vectors_raise_an_error_that_names_the_embedding(answer: object) -> None:
     embedding = CallableEmbedding(lambda texts: answer, id="broken")  # type: ignore[arg-type,return-value]
     with pytest.raises(PersistentMemoryError, match="broken"):
         await embedding.embed(["a", "b"])
 
 
-async def test_a_chroma_embedding_is_found_by_name_and_takes_no_secret() -> None:
+async def test_a_chroma_embedding_is_found_by_name_and_its_setup_errors_are_explained() -> None:
     embedding = ChromaEmbedding("openai", model_name="text-embedding-3-small", api_key_env_var="NO_SUCH_KEY_42")
     assert embedding.id == 'chroma/openai {"model_name": "text-embedding-3-small"}'
     with pytest.raises(PersistentMemoryError, match="openai"):
@@ -234,7 +236,7 @@ def test_a_secret_in_the_options_is_refused(options: dict[str, object]) -> None:
 
 
 async def test_a_chroma_embedding_computes_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With Chroma's own MiniLM, given our local weights instead of its download."""
+    """Uses Chroma's own MiniLM with local weights instead of its download."""
     from chromadb.utils.embedding_functions.onnx_mini_lm_l6_v2 import ONNXMiniLM_L6_V2
 
     model = load_minilm(None)
@@ -267,7 +269,7 @@ async def test_another_embedding_is_refused_and_nothing_is_lost_until_reembeddin
         await before.recall("x")
 
 
-async def test_reembedding_that_was_interrupted_leaves_the_old_vectors_or_the_new() -> None:
+async def test_interrupted_reembedding_leaves_either_the_old_or_the_new_vectors() -> None:
     store = TemporaryStore()
     old = PersistentMemory("ann", store=store, embedding=words())
     await old.remember_many(f"fact number {number}" for number in range(150))
@@ -320,7 +322,7 @@ async def test_vectors_are_computed_off_the_event_loop() -> None:
     assert await own_stall(embed, 0.3) < 0.3
 
 
-def test_the_shipped_vocabulary_is_the_whole_of_berts() -> None:
+def test_the_shipped_vocabulary_is_complete() -> None:
     import autogen_persistent_memory
 
     data = (Path(autogen_persistent_memory.__file__).parent / "text" / "data" / "minilm-vocab.txt").read_bytes()
@@ -328,7 +330,7 @@ def test_the_shipped_vocabulary_is_the_whole_of_berts() -> None:
     assert hashlib.sha256(data).hexdigest() == "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 
 
-async def test_what_another_process_writes_during_reembedding_is_kept() -> None:
+async def test_writes_of_another_process_during_reembedding_are_kept() -> None:
     store = TemporaryStore()
     old = PersistentMemory("ann", store=store, embedding=words())
     records = await old.remember_many(f"fact number {number}" for number in range(150))
@@ -363,10 +365,10 @@ async def test_reembedding_after_another_memory_cleared_or_reembedded() -> None:
     assert await other.reembed(progress=False) == 0
 
 
-async def test_no_embedding_function_is_built_that_a_stored_collection_names(
+async def test_an_embedding_function_that_a_stored_collection_names_is_not_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chroma builds what the schema of a collection names whenever a row is written to it."""
+    """Chroma itself builds the function in the schema of a collection whenever a row is written."""
     built: list[object] = []
 
     class Planted:

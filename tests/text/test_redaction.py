@@ -1,4 +1,4 @@
-"""Secrets are taken out of a text, and nothing else is."""
+"""Secrets are removed from a text, and nothing else is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from autogen_persistent_memory.text.redaction import redact
+from autogen_persistent_memory.text.redaction import may_hold_secret, names_secret, redact
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq8\n-----END RSA PRIVATE KEY-----"
 
@@ -107,7 +107,7 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
         "password: getpass.getpass()",
     ],
 )
-def test_what_is_said_about_a_password_is_left_alone(text: str) -> None:
+def test_a_sentence_about_a_password_is_left_alone(text: str) -> None:
     assert redact(text) == text
 
 
@@ -140,7 +140,7 @@ def test_what_is_said_about_a_password_is_left_alone(text: str) -> None:
         ),
     ],
 )
-def test_a_secret_is_not_taken_for_what_is_said_about_one(text: str, redacted: str) -> None:
+def test_a_secret_is_not_mistaken_for_a_sentence_about_one(text: str, redacted: str) -> None:
     assert redact(text) == redacted
 
 
@@ -149,24 +149,7 @@ def test_redacting_again_changes_nothing(text: str) -> None:
     assert redact(redact(text)) == redact(text)
 
 
-PIECES = [
-    "password",
-    "passphrase",
-    "token",
-    "API key",
-    ":",
-    "=",
-    "is",
-    " ",
-    " ",
-    "the",
-    "use",
-    "form",
-    "hunter2",
-    "'",
-    ",",
-    ".",
-]
+PIECES = ["API key", " ", " ", *"password passphrase token : = is the use form hunter2 ' , .".split()]  # noqa: SIM905
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
@@ -177,9 +160,30 @@ def test_redacting_sentences_about_secrets_again_changes_nothing(text: str) -> N
 @given(
     st.text("abcXYZ019!#%&", min_size=6, max_size=20), st.sampled_from(["", "the ", "it is ", "use ", "please try "])
 )
-def test_what_no_word_looks_like_is_redacted_after_a_colon(secret: str, lead: str) -> None:
+def test_text_that_does_not_look_like_a_word_is_redacted_after_a_colon(secret: str, lead: str) -> None:
     assume(any(sign.isdigit() for sign in secret) and any(sign.isalpha() for sign in secret))
     assert secret.rstrip("!") not in redact(f"password: {lead}{secret} for the server")
+
+
+SETTINGS = "api_key apiKey X-Api-Key password db_passwd token azure_ad_token Authorization client_secret credentials"
+
+
+@pytest.mark.parametrize("name", SETTINGS.split())
+def test_a_setting_that_names_a_secret_is_known(name: str) -> None:
+    assert names_secret(name)
+    assert may_hold_secret(name)
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "model", "monkey", "keyword", "tokenizer", "base_url", "author"])
+def test_other_settings_hold_no_secret(name: str) -> None:
+    assert not names_secret(name)
+    assert not may_hold_secret(name)
+
+
+@pytest.mark.parametrize("name", ["default_headers", "auth", "token_url", "api_key_env"])
+def test_a_setting_may_hold_a_secret_without_naming_one(name: str) -> None:
+    assert may_hold_secret(name)
+    assert not names_secret(name)
 
 
 @pytest.mark.parametrize(

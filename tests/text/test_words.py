@@ -1,6 +1,8 @@
+"""Which texts state the same, and what words have in common."""
+
 import pytest
 
-from autogen_persistent_memory.text.words import statement
+from autogen_persistent_memory.text.words import statement, stem
 
 SAME = [
     ("The user prefers dark mode.", "user prefers dark mode"),
@@ -64,10 +66,22 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_texts_that_say_the_same(one: str, other: str) -> None:
+def test_texts_that_state_the_same(one: str, other: str) -> None:
     assert statement(one) == statement(other)
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
-def test_texts_that_do_not(one: str, other: str) -> None:
+def test_texts_that_state_something_else(one: str, other: str) -> None:
     assert statement(one) != statement(other)
+
+
+@pytest.mark.parametrize(
+    ("word", "form"), [("smoke", "smoking"), ("cat", "cats"), ("run", "running"), ("study", "studies")]
+)
+def test_forms_of_a_word_have_the_same_stem(word: str, form: str) -> None:
+    assert stem(word) == stem(form)
+
+
+@pytest.mark.parametrize("word", ["c++", "c#", "müllers", "日本", "s" * 100])
+def test_what_is_not_an_english_word_is_not_stemmed(word: str) -> None:
+    assert stem(word) == word
