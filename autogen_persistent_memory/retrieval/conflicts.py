@@ -120,12 +120,13 @@ def _is_restated(known: MemoryRecord, newcomer: MemoryRecord) -> bool:
         "interaction" not in (known.kind, newcomer.kind)
         and known.superseded_by is None
         and known.mime_type == newcomer.mime_type
-        and _agree(known.source, newcomer.source)
-        and _agree(known.key, newcomer.key)
+        and may_be_same(known.source, newcomer.source)
+        and may_be_same(known.key, newcomer.key)
     )
 
 
-def _agree(one: str | None, other: str | None) -> bool:
+def may_be_same(one: str | None, other: str | None) -> bool:
+    """Return whether two speakers, or two keys, may be the same: None may be any."""
     return one is None or other is None or one == other
 
 
