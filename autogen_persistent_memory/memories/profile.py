@@ -29,7 +29,7 @@ from ..core.component_configs import ProfileMemoryConfig
 from ..core.errors import PersistentMemoryError
 from ..core.policy import RecallPolicy
 from ..core.records import MemoryRecord, Query, Recall, draft, select
-from ..retrieval.editing import changes
+from ..retrieval.conflicts import changes
 from ..retrieval.engine import Engine
 from ..runtime.reporting import Progress
 from ..runtime.threads import in_thread

@@ -18,8 +18,7 @@ from ..storage.protocol import TABLES, RecordTable, Space, TableName, Values
 from ..text.embeddings import Vectors
 from ..text.redaction import redacted
 from ..text.speech_acts import is_trivial
-from .conflicts import newest_first, newest_of_each_key, resolve, successions
-from .editing import Changes, edited, without_fact
+from .conflicts import Changes, edited, newest_first, newest_of_each_key, resolve, successions, without_fact
 from .ranking import unasked
 from .search import Search
 from .upkeep import NamespaceUpkeep
