@@ -39,16 +39,10 @@ class Column:
     def put(self, row: int, value: Any) -> None:
         """Set the value of a row: an existing one, or the next."""
         if row == self.size:
-            self.append(value)
-        else:
-            self._room[row] = value
-
-    def append(self, value: Any) -> None:
-        """Add a row."""
-        if self._room is None or self.size == len(self._room):
-            self._room = larger(self._room, self._kind, self._width)
-        self._room[self.size] = value
-        self.size += 1
+            if self._room is None or self.size == len(self._room):
+                self._room = larger(self._room, self._kind, self._width)
+            self.size += 1
+        self._room[row] = value
 
     def replace_by_last(self, row: int) -> None:
         """Remove a row by moving the last one to its place."""

@@ -60,9 +60,9 @@ def test_a_memory_with_the_very_words_counts_as_found_by_meaning() -> None:
 def test_a_record_that_only_the_store_has_is_a_candidate_too() -> None:
     cache = a_cache([a_record("tea")])
     stranger = a_record("Who drinks tea?", source="Ann", kind="interaction")
-    elsewhere = {"profile": ({"tea": 0.5, stranger.id: 0.25}, [a_record("tea"), stranger])}
+    from_store = {"profile": [(a_record("tea"), 0.5), (stranger, 0.25)]}
     question = asked(cache, "tea")._replace(speakers={"Ann"})
-    found = cache.candidates(question, EAST, "toy", elsewhere)  # type: ignore[arg-type]
+    found = cache.candidates(question, EAST, "toy", from_store)  # type: ignore[arg-type]
     assert signal(found, "cosine") == {"tea": 0.5, "Who drinks tea?": 0.25}
     assert signal(found, "speaker") == {"tea": 0, "Who drinks tea?": 1}
     assert signal(found, "question") == {"tea": 0, "Who drinks tea?": 1}
