@@ -31,6 +31,7 @@ from ..runtime.reporting import Progress, progress_of
 from ..runtime.threads import in_thread
 from ..storage.chroma.chroma_compat import client_of_process, is_failure, open_folder
 from ..storage.chroma.collection import get_collection
+from ..storage.chroma.connection import ChromaConnection
 from ..storage.chroma.rows import namespace_of
 from ..storage.chroma.shared_client import import_chroma
 from ..storage.folder_lock import FolderLock

@@ -29,7 +29,7 @@ from ..core.component_configs import ProfileMemoryConfig
 from ..core.errors import PersistentMemoryError
 from ..core.policy import RecallPolicy
 from ..core.records import MemoryRecord, Query, Recall, draft, select
-from ..retrieval.editing import changes
+from ..retrieval.conflicts import changes
 from ..retrieval.engine import Engine
 from ..runtime.reporting import Progress
 from ..runtime.threads import in_thread
@@ -38,8 +38,6 @@ from ..text.embeddings import Embedding
 from .protocol import EngineMemory, check_keywords, make_engine, parts_from
 
 logger = logging.getLogger("autogen_persistent_memory")
-
-_DRAFT_KEYWORDS = ("content", "kind", "tags", "ttl", "pinned", "key", "source", "session", "metadata", "at")
 
 
 class RememberingMemory(EngineMemory):
@@ -111,16 +109,16 @@ class RememberingMemory(EngineMemory):
         """
         if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable):
             raise ValueError(f"remember_many() takes a list of memories, not one {type(items).__name__}.")
-        drafts = []
+        drafts, keywords = [], ("content", *(self.remember.__kwdefaults__ or {}))
         for number, item in enumerate(items):
             fields = {"content": item} if isinstance(item, str) else item
             if not isinstance(fields, Mapping) or "content" not in fields:
                 raise ValueError(f"Item {number} must be a text or a mapping with 'content', not {item!r}.")
-            unknown = [name for name in fields if name not in _DRAFT_KEYWORDS]
+            unknown = [name for name in fields if name not in keywords]
             if unknown:
                 raise ValueError(
                     f"Item {number} has unknown keywords: {', '.join(map(str, unknown))}. "
-                    f"remember() takes {', '.join(_DRAFT_KEYWORDS)}."
+                    f"remember() takes {', '.join(keywords)}."
                 )
             try:
                 drafts.append(draft(**fields))

@@ -48,7 +48,6 @@ _SPARE = 10
 """How many more hits are looked at than a recall returns, in place of those that repeat others."""
 _ANYTHING: Any = object()
 """The query of `recall()` that means nothing in particular: it finds the newest and most used memories."""
-_QUERY_KEYWORDS = ("limit", "kinds", "tags", "session", "min_score", "max_tokens", "at", "reinforce")
 
 
 def make_engine(
@@ -349,9 +348,10 @@ class EngineMemory(Memory):
 
 def check_keywords(given: Mapping[str, object], what: str) -> None:
     """Raise a ValueError for keywords that `recall()` does not take."""
-    unknown = [keyword for keyword in given if keyword not in _QUERY_KEYWORDS]
+    keywords = EngineMemory.recall.__kwdefaults__ or {}
+    unknown = [keyword for keyword in given if keyword not in keywords]
     if unknown:
-        raise ValueError(f"{what} does not take {', '.join(unknown)}; it takes {', '.join(_QUERY_KEYWORDS)}.")
+        raise ValueError(f"{what} does not take {', '.join(unknown)}; it takes {', '.join(keywords)}.")
 
 
 def to_content(hit: MemoryHit) -> MemoryContent:

@@ -276,12 +276,12 @@ class ForgetTool(MemoryTool):
 
     async def _do(self, given: Mapping[str, Any]) -> str:
         id, allowed = given["id"], _selection(self._pinned.kind, self._pinned.tags)
-        meant = [record for record in await self._named(id) if allowed.matches(record)]
-        if len(meant) > 1:
-            return refusal(f"the ids of {len(meant)} memories begin with {id}. Use the whole id, as recall shows it.")
-        if not meant:
+        named = [record for record in await self._named(id) if allowed.matches(record)]
+        if len(named) > 1:
+            return refusal(f"the ids of {len(named)} memories begin with {id}. Use the whole id, as recall shows it.")
+        if not named:
             return refusal(f"there is no memory with the id {id}. Use an id that recall shows.")
-        (record,) = meant
+        (record,) = named
         await self._memory.forget(id=record.id)
         return confirmation("forgotten", record)
 

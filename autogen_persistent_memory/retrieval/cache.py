@@ -19,7 +19,7 @@ from ..runtime.background_task import one_ahead
 from ..runtime.locks import LockTakenError, ReadWriteLock
 from ..runtime.threads import hand_over, in_thread
 from ..storage.connection import size_of
-from ..storage.protocol import Near, RecordTable, TableName
+from ..storage.protocol import RecordTable, TableName
 from ..text.embeddings import Vector, Vectors
 from ..text.sentences import without
 from ..text.speech_acts import is_trivial
@@ -32,8 +32,8 @@ _CLOSE_LOOK = 10
 _PAGE = 500
 
 T = TypeVar("T")
-Found = tuple[Near, list[MemoryRecord]]
-"""Records that were found, and how near each is."""
+Found = list[tuple[MemoryRecord, float]]
+"""Records that a vector search found, with their cosine similarities."""
 
 
 class Asked(NamedTuple):
@@ -64,6 +64,8 @@ class RecordCache:
         self._looks = 0
         self._emptying: Future[None] | None = None
         self.is_built = False
+        self.numbers: dict[tuple[TableName, str], int] = {}
+        """The last sequence number given in each session."""
         self._clear()
 
     def _clear(self) -> None:
@@ -295,12 +297,8 @@ class RecordCache:
         """Return for each vector the nearest selected records of a table; None if their vectors are not all here."""
         if not self.can_search(table, embedding_id, len(vectors[0])):
             return None
-        found: list[Found] = []
-        for slots, cosines in self._vectors[table].nearest(vectors, fetch, partial(self._selected, selection)):
-            records = self._in(slots)
-            ids = [record.id for record in records]
-            found.append((dict(zip(ids, cosines.tolist(), strict=True)), records))
-        return found
+        found = self._vectors[table].nearest(vectors, fetch, partial(self._selected, selection))
+        return [list(zip(self._in(slots), cosines.tolist(), strict=True)) for slots, cosines in found]
 
     def as_said(self, query: str) -> str:
         """Return the query in the words of the speakers whom it names."""
@@ -355,14 +353,15 @@ class RecordCache:
         can_search = all(self.can_search(table, embedding_id, len(vector)) for table in in_ram)
         if not can_search or not asked.matches.are_of(self._index):
             return None
+        slot_of = self._index.slots
         known: dict[int, float] = {}
-        uncached: list[tuple[MemoryRecord, float]] = []
+        uncached: Found = []
         for table in asked.tables:
             if table in from_store:
-                near, records = from_store[table]
-                found = {slot: near[id] for id in near if (slot := self._index.slots.get(id)) is not None}
-                uncached += [(record, near[record.id]) for record in records if record.id not in self._index.slots]
-                farthest = min(near.values(), default=0.0)
+                near = from_store[table]
+                found = {slot_of[record.id]: cosine for record, cosine in near if record.id in slot_of}
+                uncached += [(record, cosine) for record, cosine in near if record.id not in slot_of]
+                farthest = min((cosine for _, cosine in near), default=0.0)
             else:
                 selected = partial(self._selected, asked.selection)
                 ((slots, cosines),) = self._vectors[table].nearest([vector], asked.fetch, selected)
@@ -376,9 +375,7 @@ class RecordCache:
             known |= found
         return self._with_signals(known, uncached, asked)
 
-    def _with_signals(
-        self, known: Mapping[int, float], uncached: Sequence[tuple[MemoryRecord, float]], asked: Asked
-    ) -> Candidates:
+    def _with_signals(self, known: Mapping[int, float], uncached: Found, asked: Asked) -> Candidates:
         import numpy as np
 
         cosines = np.array([*known.values(), *(cosine for _, cosine in uncached)])

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from ..core.records import MemoryHit, MemoryRecord, told_facts
+from ..core.records import MemoryHit, told_facts
 from ..text.sentences import is_covered
 from ..text.words import statement, terms
+from .conflicts import may_be_same
 from .ranking import relevance
 
 _LIKENESS_COSTS = 0.2
@@ -84,18 +85,15 @@ def _distinct(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
     stating: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     for hit in hits:
         said = in_any_person(hit.content) if len(hit.content) <= _LONG else ()
-        same = next((at for at in stating[said] if said and _may_be_one(kept[at].record, hit.record)), None)
+        same = next(
+            (at for at in stating[said] if said and may_be_same(kept[at].record.source, hit.record.source)), None
+        )
         if same is None:
             stating[said].append(len(kept))
             kept.append(hit)
         elif kept[same].record.kind == "interaction" and hit.record.kind != "interaction":
             kept[same] = hit
     return kept
-
-
-def _may_be_one(one: MemoryRecord, other: MemoryRecord) -> bool:
-    """Return whether two records with the same statement may be of the same speaker."""
-    return one.source is None or other.source is None or one.source == other.source
 
 
 @lru_cache(maxsize=2048)

@@ -18,8 +18,7 @@ from ..storage.protocol import Space, TableName
 from ..text.embeddings import Vectors
 from ..text.redaction import redacted
 from ..text.speech_acts import is_trivial
-from .conflicts import newest_first, newest_of_each_key, resolve, successions
-from .editing import Changes, edited, without_fact
+from .conflicts import Changes, edited, newest_first, newest_of_each_key, resolve, successions, without_fact
 from .ranking import unasked
 from .search import Search
 from .upkeep import NamespaceUpkeep
@@ -86,7 +85,8 @@ class Engine(NamespaceUpkeep):
         )
         same_id = await self.namespace_data.records(table, [draft.id for draft in drafts if draft.id], certain=True)
         endable = await self.namespace_data.table(table).select(believed) if any(draft.ends for draft in drafts) else []
-        return [record for group in (*(group for _, group in near), *same_key, same_id, endable) for record in group]
+        similar = [[record for record, _ in found] for found in near]
+        return [record for group in (*similar, *same_key, same_id, endable) for record in group]
 
     async def _new_record(
         self, table: TableName, draft: Draft, now: datetime, *, after: datetime | None

@@ -79,7 +79,8 @@ class KeywordIndex:
     """
 
     def __init__(self) -> None:
-        self._slots: dict[str, int] = {}
+        self.slots: dict[str, int] = {}
+        """The slot of each memory, by its id."""
         self._size = 0  # slots given so far
         self._terms: list[tuple[str, ...]] = []
         self._names: list[tuple[str, ...]] = []
@@ -99,17 +100,12 @@ class KeywordIndex:
         self._speaker_numbers: dict[str | None, int] = {}
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self.slots)
 
     @property
     def is_wasteful(self) -> bool:
         """Whether more memories were removed than are left, so that a new index would be much smaller."""
         return self._size > 2 * len(self) + _MUCH_WASTE
-
-    @property
-    def slots(self) -> Mapping[str, int]:
-        """The slot of each memory, by its id."""
-        return self._slots
 
     def insert(
         self,
@@ -123,9 +119,9 @@ class KeywordIndex:
         order: Any = None,
     ) -> None:
         """Add or replace a memory. `order` is its place within its session."""
-        slot = self._slots.get(id)
+        slot = self.slots.get(id)
         if slot is None:
-            slot = self._slots[id] = self._size
+            slot = self.slots[id] = self._size
             self._size += 1
             for blank in (self._terms, self._names, self._names_within):
                 blank.append(())
@@ -162,7 +158,7 @@ class KeywordIndex:
 
     def remove(self, id: str) -> None:
         """Remove a memory, if it is there."""
-        slot = self._slots.pop(id, None)
+        slot = self.slots.pop(id, None)
         if slot is not None:
             self._empty(slot)
 
@@ -332,10 +328,8 @@ class KeywordMatches:
 
     def of(self, slots: Slots) -> tuple[Floats, Floats]:
         """Return how well the memories in these slots match, and how well their sessions do; 0 for newer memories."""
-        import numpy as np
-
-        none = len(self._keywords) - 1
-        return self._keywords[np.minimum(slots, none)], self._of_sessions(slots) * (slots < none)
+        is_known = slots < len(self._keywords) - 1
+        return self._keywords.take(slots, mode="clip"), self._of_sessions(slots) * is_known
 
     def or_better(self, other: KeywordMatches) -> KeywordMatches:
         """Return for each memory the better of two matches of the same index."""

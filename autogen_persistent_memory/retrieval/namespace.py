@@ -41,7 +41,6 @@ class NamespaceData:
         self._namespace = namespace
         self._tables = {name: connection.table(namespace, name, embedding_id) for name in TABLES}
         self._cache: RecordCache | None = None
-        self._numbers: _Numbers | None = None
         self._building = BackgroundTask(self._build)
         self._mending = BackgroundTask(self._mend)
         self._gathering = BackgroundTask(self._gather)
@@ -129,9 +128,8 @@ class NamespaceData:
         selected = {record.id: record for record in known if believed.matches(record)}
         found: list[Found] = []
         for vector, near in zip(vectors, nearest, strict=True):
-            among = {id: similarity for id, similarity in near.items() if id in selected}
-            found.append((among, [selected[id] for id in among]))
-            if len(among) < enough and len(near) == fetch:
+            found.append([(selected[id], cosine) for id, cosine in near.items() if id in selected])
+            if len(found[-1]) < enough and len(near) == fetch:
                 found[-1:] = await self.nearest(
                     table, [vector], believed, fetch=4 * fetch, enough=enough, certain=certain, thorough=True
                 )
@@ -166,11 +164,12 @@ class NamespaceData:
     ) -> None:
         """Store records just as they are. Hold the namespace's lock meanwhile."""
         await self.table(table).put(records, vectors, new=are_new)
-        numbers = await self._known_numbers()
+        cache = await self.cache()
         for record in records:
-            if record.session is not None and (table, record.session) in numbers:
-                numbers[table, record.session] = max(numbers[table, record.session], record.sequence or 0)
-        if (await self.cache()).is_built:  # otherwise they are read when it is built
+            if record.session is not None and (table, record.session) in cache.numbers:
+                last = cache.numbers[table, record.session]
+                cache.numbers[table, record.session] = max(last, record.sequence or 0)
+        if cache.is_built:  # otherwise they are read when it is built
             await self.update_cache(table, records, vectors)
 
     async def update_cache(self, table: TableName, records: Sequence[MemoryRecord], vectors: Vectors = ()) -> None:
@@ -195,17 +194,12 @@ class NamespaceData:
 
     async def next_number(self, table: TableName, session: str, *, step: int = 1) -> int:
         """Return the number of the next memory in a session."""
-        numbers = await self._known_numbers()
+        numbers = (await self.cache()).numbers
         if (table, session) not in numbers:
             earlier = await self.table(table).select(Selection(session=session))
             numbers[table, session] = max((record.sequence or 0 for record in earlier), default=0)
         numbers[table, session] += step
         return numbers[table, session]
-
-    async def _known_numbers(self) -> _Numbers:
-        if self._numbers is None:
-            self._numbers = await self.connection.shared(f"{self._namespace}\nsequences", _Numbers)
-        return self._numbers
 
     async def cache(self) -> RecordCache:
         """Return the cache as it is, which all memories of the process share."""
@@ -286,7 +280,3 @@ class NamespaceData:
                 self._namespace,
                 error,
             )
-
-
-class _Numbers(dict[tuple[TableName, str], int]):
-    """The last sequence number given in each session."""

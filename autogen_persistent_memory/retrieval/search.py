@@ -89,8 +89,7 @@ class Search:
                 newest = newest_of_each_key(candidates.records)
                 if len(newest) < len(candidates.records):
                     candidates = candidates.among(newest)
-                filled = {name for name, (_, records) in from_store.items() if records}
-                return candidates, [name for name in tables if name in filled or asked.by_words[name]]
+                return candidates, [name for name in tables if from_store.get(name) or asked.by_words[name]]
 
     async def _from_store(
         self, cache: RecordCache, tables: Sequence[TableName], vector: Vector

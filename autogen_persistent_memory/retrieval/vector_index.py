@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.threads import importing
 from ..text.embeddings import Vector, Vectors
@@ -39,16 +39,10 @@ class Column:
     def put(self, row: int, value: Any) -> None:
         """Set the value of a row: an existing one, or the next."""
         if row == self.size:
-            self.append(value)
-        else:
-            self._room[row] = value
-
-    def append(self, value: Any) -> None:
-        """Add a row."""
-        if self._room is None or self.size == len(self._room):
-            self._room = larger(self._room, self._kind, self._width)
-        self._room[self.size] = value
-        self.size += 1
+            if self._room is None or self.size == len(self._room):
+                self._room = larger(self._room, self._kind, self._width)
+            self.size += 1
+        self._room[row] = value
 
     def replace_by_last(self, row: int) -> None:
         """Remove a row by moving the last one to its place."""
@@ -78,13 +72,6 @@ def larger(room: Any, kind: str, width: int | None = None) -> Any:
 _MOST_NUMBERS = 4_000_000
 """Numbers that a search may read: about two milliseconds and 16 MB. Beyond 10,000 vectors of MiniLM, Chroma's index is faster."""
 _TINY = 1e-30
-
-
-class Nearest(NamedTuple):
-    """Memories by their slots, and the cosine similarity of each."""
-
-    slots: Slots
-    cosines: Floats
 
 
 class VectorIndex:
@@ -149,18 +136,23 @@ class VectorIndex:
 
     def nearest(
         self, vectors: Vectors, fetch: int, selected: Callable[[list[int]], list[bool] | None]
-    ) -> list[Nearest]:
-        """Return for each vector the nearest of the selected memories; `selected` returns None if all are selected."""
+    ) -> list[tuple[Slots, Floats]]:
+        """Return for each vector the slots of the nearest selected memories, with their cosine similarities.
+
+        `selected` returns None if all are selected.
+        """
         import numpy as np
 
         asked: Matrix = np.asarray(vectors, dtype=np.float32)
         if self._rows is None or not len(self) or not len(asked):
-            return [Nearest(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)) for _ in vectors]
+            return [(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)) for _ in vectors]
         lengths = np.sqrt(np.einsum("ij,ij->i", asked, asked))
         similarities = (asked / np.maximum(lengths, _TINY)[:, None]) @ self._rows.view.T
         return [self._best(row, fetch, selected) for row in similarities]
 
-    def _best(self, similarities: Matrix, fetch: int, selected: Callable[[list[int]], list[bool] | None]) -> Nearest:
+    def _best(
+        self, similarities: Matrix, fetch: int, selected: Callable[[list[int]], list[bool] | None]
+    ) -> tuple[Slots, Floats]:
         import numpy as np
 
         slots = self._slots.view
@@ -173,7 +165,7 @@ class VectorIndex:
             if not left:
                 break
         rows = np.concatenate(best) if len(best) > 1 else best[0]
-        return Nearest(slots[rows], similarities[rows])
+        return slots[rows], similarities[rows]
 
 
 def _falling(values: Matrix, first: int) -> Iterator[Slots]:

@@ -1,4 +1,4 @@
-"""What a process knows of a namespace: who may answer a question, also while memories come and go."""
+"""The cache of a namespace: which memories may answer a question, also while memories are added and removed."""
 
 from __future__ import annotations
 
@@ -51,32 +51,32 @@ def test_candidates_are_the_nearest_and_those_with_the_words() -> None:
     assert signal(found, "keywords")["black coffee"] == 0
 
 
-def test_what_is_said_word_by_word_counts_as_found_by_meaning() -> None:
+def test_a_memory_with_the_very_words_counts_as_found_by_meaning() -> None:
     cache = a_cache([a_record("tea"), a_record("cold milk")], [EAST, NORTH])
     cosines = signal(cache.candidates(asked(cache, "cold milk", fetch=1), EAST, "toy", {}), "cosine")
     assert cosines == {"tea": 1, "cold milk": 1}
 
 
-def test_what_only_the_store_knows_is_a_candidate_too() -> None:
+def test_a_record_that_only_the_store_has_is_a_candidate_too() -> None:
     cache = a_cache([a_record("tea")])
     stranger = a_record("Who drinks tea?", source="Ann", kind="interaction")
-    elsewhere = {"profile": ({"tea": 0.5, stranger.id: 0.25}, [a_record("tea"), stranger])}
+    from_store = {"profile": [(a_record("tea"), 0.5), (stranger, 0.25)]}
     question = asked(cache, "tea")._replace(speakers={"Ann"})
-    found = cache.candidates(question, EAST, "toy", elsewhere)  # type: ignore[arg-type]
+    found = cache.candidates(question, EAST, "toy", from_store)  # type: ignore[arg-type]
     assert signal(found, "cosine") == {"tea": 0.5, "Who drinks tea?": 0.25}
     assert signal(found, "speaker") == {"tea": 0, "Who drinks tea?": 1}
     assert signal(found, "question") == {"tea": 0, "Who drinks tea?": 1}
     assert signal(found, "keywords")["Who drinks tea?"] == 0
 
 
-def test_what_went_after_the_words_were_searched_is_no_candidate() -> None:
+def test_a_record_removed_after_the_word_search_is_not_a_candidate() -> None:
     cache = a_cache([a_record("green tea"), a_record("green apples")], [EAST, NORTH])
     question = asked(cache, "green")
     cache.remove(["green tea"])
     assert signal(cache.candidates(question, EAST, "toy", {}), "cosine") == {"green apples": 0}
 
 
-def test_what_changed_keeps_its_vector_and_what_expires_is_left_out_in_time() -> None:
+def test_a_changed_record_keeps_its_vector_and_an_expired_one_is_left_out() -> None:
     cache = a_cache([a_record("tea"), a_record("milk")], [EAST, EAST])
     cache.put("profile", [a_record("tea", source="Ann"), a_record("milk", expires_at=NOW)])
     question = asked(cache, "drinks")
@@ -85,7 +85,7 @@ def test_what_changed_keeps_its_vector_and_what_expires_is_left_out_in_time() ->
     assert set(signal(cache.candidates(before, EAST, "toy", {}), "cosine")) == {"tea", "milk"}
 
 
-def test_only_what_is_meant_answers() -> None:
+def test_only_selected_records_answer() -> None:
     facts = [a_record(f"fact {number}", kind="fact" if number % 9 else "decision") for number in range(60)]
     cache = a_cache(facts, [(1.0, number / 60) for number in range(60)])
     question = asked(cache, "anything", CURRENT._replace(kinds=("decision",)), fetch=4)
@@ -100,7 +100,7 @@ def test_trivial_messages_need_no_vector_and_never_answer() -> None:
     assert set(signal(cache.candidates(asked(cache, "thanks"), EAST, "toy", {}), "cosine")) == {"tea"}
 
 
-def test_what_becomes_trivial_never_answers_and_what_tells_something_again_does() -> None:
+def test_a_record_answers_only_while_it_is_not_trivial() -> None:
     def said(content: str) -> MemoryRecord:
         return a_record(content, id="said", kind="interaction", origin="user")
 
@@ -114,7 +114,7 @@ def test_what_becomes_trivial_never_answers_and_what_tells_something_again_does(
     assert found == {"I drink black tea every day": 1, "milk": 0}
 
 
-def test_a_cache_that_shrank_is_indexed_anew_with_its_vectors() -> None:
+def test_a_cache_that_shrank_is_indexed_again_with_its_vectors() -> None:
     facts = [a_record(f"fact {number}") for number in range(1_100)]
     cache = a_cache(facts, [(1.0, number / 1_100) for number in range(1_100)])
     question = asked(cache, "fact 1099")

@@ -21,12 +21,12 @@ def take_in(newcomers: list[MemoryRecord], known: list[MemoryRecord]) -> Resolve
     return resolve(newcomers, known, NOW)
 
 
-def test_a_new_statement_stands_beside_what_is_known() -> None:
+def test_a_new_statement_is_added_to_the_known_ones() -> None:
     known, new = record("Likes tea"), record("Likes coffee")
     assert take_in([new], [known]) == Resolved(new=[new], changed=[], outcome=[new])
 
 
-def test_a_restatement_strengthens_what_is_known_and_keeps_its_wording() -> None:
+def test_a_restatement_counts_as_a_use_and_keeps_the_known_wording() -> None:
     known = record("Likes tea", days=9, tags=("drink",), metadata={"a": 1, "b": 1}, session="s1", sequence=3)
     again = record("likes the tea.", tags=("hot",), metadata={"b": 2}, source="Ann", session="s2", sequence=1)
     resolved = take_in([again], [known])
@@ -39,7 +39,7 @@ def test_a_restatement_strengthens_what_is_known_and_keeps_its_wording() -> None
     assert (merged.session, merged.sequence) == ("s2", 1)
 
 
-def test_an_older_statement_of_the_same_only_makes_it_older() -> None:
+def test_an_older_restatement_only_changes_the_creation_time() -> None:
     known = record("Likes tea", days=1, metadata={"a": "later"}, session="s2")
     merged = take_in([record("Likes tea", days=9, metadata={"a": "earlier"}, session="s1")], [known]).outcome[0]
     assert (merged.created_at, merged.updated_at) == (NOW - timedelta(days=9), known.updated_at)
@@ -61,7 +61,7 @@ def test_json_is_the_same_only_if_it_is_equal(one: str, other: str, same: bool) 
     assert (take_in([new], [known]).new == []) == same
 
 
-def test_the_same_words_are_different_memories_when_speaker_slot_or_type_differ() -> None:
+def test_the_same_words_are_different_memories_when_speaker_key_or_type_differ() -> None:
     for change in ({"source": "Bob"}, {"key": "other"}, {"mime_type": "text/markdown"}, {"kind": "interaction"}):
         known = record("I like tea", source="Ann", key="drink")
         new = replace(known, id="new", **change)
@@ -127,7 +127,7 @@ def test_of_two_current_records_under_one_key_the_newer_counts() -> None:
     assert newest_of_each_key([newer, other, other]) == [newer, other]
 
 
-def test_a_statement_that_gets_a_key_takes_the_slot() -> None:
+def test_a_statement_that_gets_a_key_supersedes_the_one_under_it() -> None:
     loose, holder = record("Lives in Oslo", days=2), record("Lives in Rome", days=3, key="home")
     again = record("Lives in Oslo", key="home")
     resolved = take_in([again], [loose, holder])
@@ -143,7 +143,7 @@ def test_in_a_batch_the_later_statement_under_a_key_wins_also_when_it_restates()
     assert (rome.superseded_by, oslo.superseded_by) == (known.id, None)
 
 
-def test_nothing_new_hangs_on_what_was_forgotten_or_has_expired() -> None:
+def test_forgotten_and_expired_statements_are_not_linked_again() -> None:
     dangling = record("Lives in Rome", days=5, key="home", superseded_by="forgotten", superseded_at=NOW)
     expired = record("Lives in Bonn", days=2, key="home", expires_at=NOW - timedelta(days=1))
     late = record("Lives in Oslo", days=9, key="home")

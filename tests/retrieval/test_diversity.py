@@ -44,7 +44,7 @@ def test_a_repetition_is_left_out(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
-def test_what_says_something_else_is_no_repetition(one: str, other: str) -> None:
+def test_a_different_statement_is_not_a_repetition(one: str, other: str) -> None:
     assert contents(hit(one, 0.9), hit(other, 0.8)) == [one, other]
 
 
@@ -58,7 +58,7 @@ def test_the_same_words_of_two_speakers_are_two_memories() -> None:
     assert varied([ann, bob], 10) == [ann, bob]
 
 
-def test_one_much_like_another_comes_after_what_is_nearly_as_relevant() -> None:
+def test_a_hit_much_like_another_comes_after_nearly_as_relevant_ones() -> None:
     alike = [hit(f"The deployment of the shop failed on day {number}", 0.6 - number / 100) for number in range(6)]
     other = hit("The shop runs on AWS", 0.5)
     assert contents(*alike, other)[1] == "The shop runs on AWS"
@@ -71,7 +71,7 @@ def a_message(content: str, *facts: str, **fields: object) -> MemoryHit:
     return replace(told, record=replace(told.record, id="message"))
 
 
-def test_a_message_is_left_out_where_its_facts_say_all_that_it_tells() -> None:
+def test_a_message_is_left_out_if_its_facts_say_all_of_it() -> None:
     fact = hit("The user lives in Oslo", 0.5)
     assert told_once([a_message("Hi! Well, I live in Oslo.", "x"), fact]) == [fact]
     assert told_once([fact, a_message("I live in Oslo. Can you help me?", "x")]) == [fact]
@@ -86,7 +86,7 @@ def test_a_message_that_tells_more_takes_the_place_of_its_facts() -> None:
     assert told_once([fact, other, message]) == [message, other]
 
 
-def test_facts_dropped_for_a_message_come_back_where_it_does_not_fit() -> None:
+def test_facts_dropped_for_a_message_come_back_if_it_does_not_fit() -> None:
     fact, message = (
         hit("The user lives in Oslo", 0.9),
         a_message("I live in Oslo. " + "The sea is grey today. " * 40, "x"),

@@ -42,13 +42,13 @@ def an_index(*texts: str, session: str | None = None) -> KeywordIndex:
 
 
 def signals(
-    index: KeywordIndex, ids: Iterable[str], query: str | KeywordMatches = "", worth: Sequence[float] | None = None
+    index: KeywordIndex, ids: Iterable[str], query: str | KeywordMatches = "", nearness: Sequence[float] | None = None
 ) -> dict[str, list[float]]:
     """Return, for each signal of the index, what it says of each memory."""
     matches = index.search(query) if isinstance(query, str) else query
     slots = np.array([index.slots[id] for id in ids], dtype=np.intp)
-    nearness = np.zeros(len(slots)) if worth is None else np.array(worth)
-    return {name: values.tolist() for name, values in index.signals(slots, nearness, matches).items()}
+    near = np.zeros(len(slots)) if nearness is None else np.array(nearness)
+    return {name: values.tolist() for name, values in index.signals(slots, near, matches).items()}
 
 
 def ids_in(index: KeywordIndex, slots: Iterable[int]) -> list[str | None]:
@@ -92,17 +92,17 @@ def test_neighbours_follow_the_order_also_when_told_late_or_removed() -> None:
     for id, order in (("a", 1), ("c", 3), ("b", 2)):
         put(index, id, id, table="profile", session="s", order=order)
     put(index, "elsewhere", "d", table="profile")
-    assert signals(index, ["a", "b", "c", "elsewhere"], worth=[0.5, 0.25, 0.125, 1.0])["neighbours"] == [
+    assert signals(index, ["a", "b", "c", "elsewhere"], nearness=[0.5, 0.25, 0.125, 1.0])["neighbours"] == [
         0.25,
         0.625,
         0.25,
         0,
     ]
     index.remove("b")
-    assert signals(index, ["a", "c", "elsewhere"], worth=[0.5, 0.125, 1.0])["neighbours"] == [0.125, 0.5, 0]
+    assert signals(index, ["a", "c", "elsewhere"], nearness=[0.5, 0.125, 1.0])["neighbours"] == [0.125, 0.5, 0]
 
 
-def test_a_question_is_put_as_those_it_names_would_say_it() -> None:
+def test_a_question_is_put_in_the_words_of_the_speakers_it_names() -> None:
     index = KeywordIndex()
     for number in range(40):
         text = f"Berlin number {number}" if number < 20 else f"number {number}"
@@ -133,7 +133,7 @@ def test_particulars_are_times_and_names_that_are_not_the_speakers() -> None:
     assert signals(index, ["speaker"])["particulars"] == [0]
 
 
-def test_who_speaks_and_who_asks() -> None:
+def test_the_signals_of_speakers_and_questions() -> None:
     index = KeywordIndex()
     put(index, "hers", "I went to the lake", table="session", speaker="Ann")
     put(index, "his", "Did you? ", table="session", speaker="Bob")
@@ -145,7 +145,7 @@ def test_who_speaks_and_who_asks() -> None:
     assert index.signals(slots, np.zeros(3), nothing)["speaker"].tolist() == [0, 0, 0]
 
 
-def test_only_the_tables_asked_for_are_searched() -> None:
+def test_only_the_given_tables_are_searched() -> None:
     index = an_index("green tea")
     put(index, "said", "green tea", table="session")
     found = index.search("green tea").best(10, ["session", "nowhere"], 0.0)
@@ -154,7 +154,7 @@ def test_only_the_tables_asked_for_are_searched() -> None:
     assert KeywordIndex().search("tea").best(10, ["profile"], 0.0) == {"profile": []}
 
 
-def test_what_a_search_found_stays_valid_while_the_index_changes() -> None:
+def test_the_matches_of_a_search_stay_valid_while_the_index_changes() -> None:
     index = an_index("green tea", "green apples")
     matches = index.search("green tea")
     put(index, "new", "green tea", table="profile")
@@ -208,7 +208,7 @@ def test_a_search_among_many_takes_milliseconds() -> None:
     assert (time.thread_time() - started) / 10 < 0.05
 
 
-def test_what_has_no_neighbours_or_session_gives_nothing_to_the_memory_added_last() -> None:
+def test_a_memory_without_neighbours_or_session_adds_nothing_to_the_last_one() -> None:
     index = KeywordIndex()
     put(index, "alone", "the cello", table="profile")
     put(index, "first", "the cello again", table="profile", session="s", order=1)

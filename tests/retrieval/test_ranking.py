@@ -52,7 +52,7 @@ def test_recency_is_a_sigmoid_around_thirty_days(days: float, expected: float) -
     assert recency(timedelta(days=days)) == pytest.approx(expected, abs=0.001)
 
 
-def test_recency_of_ages_beyond_all_reason() -> None:
+def test_recency_of_absurd_ages() -> None:
     assert recency(timedelta(days=999_999)) == pytest.approx(0)
     assert recency(-timedelta(days=999_999)) == pytest.approx(1)
 
@@ -85,7 +85,7 @@ def test_recency_and_frequency_decide_between_the_comparably_relevant() -> None:
     assert order(candidate("unused", 0.50), candidate("used", 0.49, uses=20), limit=1) == ["used"]
 
 
-def test_what_is_used_again_is_fresh_again() -> None:
+def test_a_memory_used_again_is_fresh_again() -> None:
     used = candidate("used", 0.5, days=300, last_used_at=NOW)
     assert ranked([used], 1)[0].recency > 0.9
 
@@ -150,7 +150,7 @@ def test_relevance_beyond_the_scale_stays_in_order_and_below_one() -> None:
     assert all(hit.similarity < 1 for hit in hits)
 
 
-def test_those_passed_over_make_room_and_only_those_that_would_get_in_are_asked_about() -> None:
+def test_skipped_memories_make_room_and_only_those_that_would_get_in_are_checked() -> None:
     candidates = [candidate(str(number), 0.7 - number / 10) for number in range(7)]
     asked = list[str]()
 
@@ -167,16 +167,16 @@ def test_those_passed_over_make_room_and_only_those_that_would_get_in_are_asked_
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 100), st.integers(0, 30), st.booleans()), max_size=40),
     st.integers(1, 10),
 )
-def test_those_get_in_that_a_plain_comparison_of_all_would_let_in(
+def test_the_same_get_in_as_by_a_plain_comparison_of_all(
     rows: list[tuple[float, float, int, bool]], limit: int
 ) -> None:
     candidates = [
         candidate(str(number), similarity, days=days, uses=uses)
         for number, (similarity, days, uses, _) in enumerate(rows)
     ]
-    passed_over = {str(number) for number, (*_, is_passed_over) in enumerate(rows) if is_passed_over}
-    everybody = [hit for hit in ranked(candidates, len(rows) + 1) if hit.record.content not in passed_over]
+    skipped = {str(number) for number, (*_, is_skipped) in enumerate(rows) if is_skipped}
+    everybody = [hit for hit in ranked(candidates, len(rows) + 1) if hit.record.content not in skipped]
     expected = sorted(map(relevance, everybody), reverse=True)[:limit]
-    hits = ranked(candidates, limit, skip=lambda record: record.content in passed_over)
+    hits = ranked(candidates, limit, skip=lambda record: record.content in skipped)
     assert sorted(map(relevance, hits), reverse=True) == pytest.approx(expected)
-    assert passed_over.isdisjoint(hit.record.content for hit in hits)
+    assert skipped.isdisjoint(hit.record.content for hit in hits)

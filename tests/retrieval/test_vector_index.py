@@ -1,4 +1,4 @@
-"""Search by meaning in RAM: exact, kept in step with what is written, and left to the store where it is too large."""
+"""Vector search in RAM: exact, updated with every write, and left to the store for large namespaces."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def cosine(one: tuple[float, ...], other: tuple[float, ...]) -> float:
     return float(np.dot(one, other)) / lengths if lengths else 0.0
 
 
-@example(changes=[(0, (1.0, 0.0, 0.0)), (0, None)], asked=[(1.0, 0.0, 0.0)], fetch=1, meant=frozenset({0}))
-@given(changes=CHANGES, asked=st.lists(VECTORS, max_size=3), fetch=st.integers(1, 14), meant=st.frozensets(SLOTS))
+@example(changes=[(0, (1.0, 0.0, 0.0)), (0, None)], asked=[(1.0, 0.0, 0.0)], fetch=1, wanted=frozenset({0}))
+@given(changes=CHANGES, asked=st.lists(VECTORS, max_size=3), fetch=st.integers(1, 14), wanted=st.frozensets(SLOTS))
 def test_the_nearest_are_those_of_a_plain_comparison(
     changes: list[tuple[int, tuple[float, ...] | None]],
     asked: list[tuple[float, ...]],
     fetch: int,
-    meant: frozenset[int],
+    wanted: frozenset[int],
 ) -> None:
     index, there = VectorIndex("toy"), dict[int, tuple[float, ...]]()
     for slot, vector in changes:
@@ -57,15 +57,15 @@ def test_the_nearest_are_those_of_a_plain_comparison(
     assert len(index) == len(there)
     assert all((slot in index) == (slot in there) for slot in range(12))
 
-    def are_meant(slots: list[int]) -> list[bool]:
-        return [slot in meant for slot in slots]
+    def selected(slots: list[int]) -> list[bool]:
+        return [slot in wanted for slot in slots]
 
-    for vector, near in zip(asked, index.nearest(asked, fetch, are_meant), strict=True):
-        expected = sorted((cosine(vector, there[slot]) for slot in there if slot in meant), reverse=True)[:fetch]
-        assert sorted(near.cosines.tolist(), reverse=True) == pytest.approx(expected, abs=1e-5)
-        found = near.slots.tolist()
+    for vector, (slots, cosines) in zip(asked, index.nearest(asked, fetch, selected), strict=True):
+        expected = sorted((cosine(vector, there[slot]) for slot in there if slot in wanted), reverse=True)[:fetch]
+        assert sorted(cosines.tolist(), reverse=True) == pytest.approx(expected, abs=1e-5)
+        found = slots.tolist()
         assert len(set(found)) == len(found)
-        assert near.cosines.tolist() == pytest.approx([cosine(vector, there[slot]) for slot in found], abs=1e-5)
+        assert cosines.tolist() == pytest.approx([cosine(vector, there[slot]) for slot in found], abs=1e-5)
 
 
 def test_vectors_keep_their_memories_when_slots_change() -> None:
@@ -73,12 +73,12 @@ def test_vectors_keep_their_memories_when_slots_change() -> None:
     for slot, vector in enumerate([(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)]):
         index.put(slot, vector)
     renumbered = index.renumbered({0: 7, 2: 3}.get)
-    (near,) = renumbered.nearest([(0.0, 2.0)], 5, everything)
-    assert dict(zip(near.slots.tolist(), near.cosines.tolist())) == {3: pytest.approx(0.7071, abs=1e-4), 7: 0}
+    ((slots, cosines),) = renumbered.nearest([(0.0, 2.0)], 5, everything)
+    assert dict(zip(slots.tolist(), cosines.tolist())) == {3: pytest.approx(0.7071, abs=1e-4), 7: 0}
     assert len(index) == 3
 
 
-def test_an_index_says_when_it_is_full_and_starts_anew() -> None:
+def test_an_index_says_when_it_is_full_and_starts_over() -> None:
     index = VectorIndex("toy")
     index.put(1, [1.0] * 400)
     assert index.has_room_for(10_000)
@@ -87,13 +87,13 @@ def test_an_index_says_when_it_is_full_and_starts_anew() -> None:
     assert 1 not in index
     assert index.dimensions == 400
     index.put(2, [1.0] * 400)
-    (near,) = index.nearest([[2.0] * 400], 5, everything)
-    assert near.slots.tolist() == [2]
-    assert near.cosines.tolist() == pytest.approx([1.0])
+    ((slots, cosines),) = index.nearest([[2.0] * 400], 5, everything)
+    assert slots.tolist() == [2]
+    assert cosines.tolist() == pytest.approx([1.0])
 
 
 class Queries:
-    """How often Chroma is asked for what is near."""
+    """Counts the vector queries that Chroma gets."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -112,7 +112,7 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Queries:
 
 
 async def in_ram(memory: PersistentMemory, queries: Queries) -> None:
-    """Wait until recalling needs no query."""
+    """Wait until recalling needs no query of Chroma."""
     until = time.monotonic() + 20
     while time.monotonic() < until:
         queries.count = 0
@@ -120,7 +120,7 @@ async def in_ram(memory: PersistentMemory, queries: Queries) -> None:
         if queries.count == 0:
             return
         await asyncio.sleep(0.01)
-    raise AssertionError("Chroma is still asked.")
+    raise AssertionError("Chroma still gets queries.")
 
 
 async def found(memory: PersistentMemory, question: str, **options: object) -> list[str]:
@@ -138,7 +138,7 @@ def by_meaning(tmp_path: Path, **options: object) -> PersistentMemory:
 FACTS = [f"ticket {number} is about topic{number % 7}" for number in range(300)]
 
 
-async def test_what_is_found_in_ram_is_what_the_store_finds(tmp_path: Path, queries: Queries) -> None:
+async def test_ram_and_store_find_the_same(tmp_path: Path, queries: Queries) -> None:
     async with by_meaning(tmp_path) as memory:
         await memory.remember_many(FACTS)
     async with by_meaning(tmp_path) as memory:
@@ -206,7 +206,7 @@ async def test_vectors_of_another_embedding_are_never_compared(tmp_path: Path, q
             await memory.recall("ticket 7")
 
 
-async def test_an_embedding_whose_vectors_change_their_length_is_told_so(queries: Queries) -> None:
+async def test_an_embedding_whose_vectors_change_their_length_is_an_error(queries: Queries) -> None:
     store = TemporaryStore()
     memory = PersistentMemory("ann", store=store, embedding=words("toy"), capture=False)
     await memory.remember_many(FACTS[:20])
