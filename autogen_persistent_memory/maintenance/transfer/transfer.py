@@ -197,11 +197,7 @@ class _Importer:
     """Stores the lines of an export, in batches that belong to one table of one namespace."""
 
     def __init__(
-        self,
-        connection: Connection,
-        embedding: Embedding,
-        renamed: Callable[[str], str],
-        done: Callable[[int], None],
+        self, connection: Connection, embedding: Embedding, renamed: Callable[[str], str], done: Callable[[int], None]
     ) -> None:
         self.written = 0
         self.has_ended = False
