@@ -183,10 +183,4 @@ def _by_user(batch: Sequence[MemoryRecord]) -> list[MemoryRecord]:
 
 
 def _message(record: MemoryRecord) -> Message:
-    return Message(
-        id=record.id,
-        source=record.source or "",
-        text=record.content,
-        by_user=record.origin == "user",
-        at=record.created_at,
-    )
+    return Message(record.id, record.source or "", record.content, record.origin == "user", record.created_at)

@@ -168,15 +168,9 @@ def within_limits(facts: Iterable[Fact]) -> list[Fact]:
 def learned(
     fact: Fact, *, id: str, source: str, session: str, metadata: Mapping[str, object], at: datetime | None = None
 ) -> Draft:
-    """Return a fact as a memory to store.
+    """Return a fact as a memory to store, told at that time or now.
 
-    Args:
-        fact: The fact.
-        id: The same each time the same fact is extracted, so that it is stored once.
-        source: Who said it.
-        session: Where it was said.
-        metadata: What to store with it.
-        at: When it was said; by default now.
+    The id must be the same each time the same fact is extracted, so that it is stored once.
     """
     return draft(
         fact.content,

@@ -43,8 +43,7 @@ _NEUTRAL = (
 _NEGATIVE = pattern(
     r"\b(?:not|no|never|nor|without|none|nothing|cannot|neither|former|formerly|previously|used to|no longer|any ?more"
     r"|except|instead|rather than|over|dis\w+|hat(?:e|es|ed)|avoid\w*|refus\w+|reject\w*|against|allergic|intolerant"
-    r"|stop\w*|quit|end(?:s|ed)|cancel\w*|fail\w*|left|gave up|drop\w*|broke\w*)\b"
-    r"|n't\b"
+    r"|stop\w*|quit|end(?:s|ed)|cancel\w*|fail\w*|left|gave up|drop\w*|broke\w*)\b|n't\b"
 )
 _NOT = pattern(r"\b(?:not|never|no longer|cannot|neither|nor)\b|n't\b")
 _TURN = pattern(
@@ -52,16 +51,16 @@ _TURN = pattern(
     r"|without|except|dislikes?|hates?|avoids?|left)\b|n't\b"
 )
 _CHANGE = pattern(
-    r"\b(?:now|no longer|any ?more|moved|switch\w*|chang\w+|instead|stopped|quit|cancell?ed|new|left|actually|correction"
-    r"|used to|replac\w+|not|renamed|became|since|from now on|postponed|update\w*)\b|n't\b"
+    r"\b(?:now|no longer|any ?more|moved|switch\w*|chang\w+|instead|stopped|quit|cancell?ed|new|left|actually"
+    r"|correction|used to|replac\w+|not|renamed|became|since|from now on|postponed|update\w*)\b|n't\b"
 )
 _CLAUSE = pattern(r"[,;:()]|\s[-–—]\s|\b(?:but|and|because|although|though|while|whereas)\b")
 _SUPPOSED = pattern(r"(?:imagine|suppose|pretend|what if|let's say|say i|if (?:i|we) (?:were|was|had|lived|could))\b")
 _REQUEST = pattern(
-    r"(?:please |now |then |also |just |ok(?:ay)?,? )*(?:fix|write|show|give|explain|tell|help|create|generate|translate"
-    r"|summari[sz]e|list|find|check|debug|refactor|review|run|look|read|add|make|compare|describe|draft|calculate|convert"
-    r"|search|open|send|try|continue|rewrite|improve|build|implement|test)\b"
-    r"(?!.*\b(?:i|i'm|my|we|our|always|never|every|whenever|from now on)\b)"
+    r"(?:please |now |then |also |just |ok(?:ay)?,? )*(?:fix|write|show|give|explain|tell|help|create|generate"
+    r"|translate|summari[sz]e|list|find|check|debug|refactor|review|run|look|read|add|make|compare|describe|draft"
+    r"|calculate|convert|search|open|send|try|continue|rewrite|improve|build|implement|test)\b(?!.*\b(?:i|i'm|my|we"
+    r"|our|always|never|every|whenever|from now on)\b)"
 )
 _PROPOSING = pattern(r"\b(?:you|your|you're|shall|should|let's|we)\b|[?？]")
 _ASKING = lazy(r"[?？]\W*$")
@@ -89,13 +88,8 @@ _NOT_A_FACT = lazy(
     re.VERBOSE | re.IGNORECASE,
 )
 _FIRST_PERSON = pattern(r"(?:i|we|my|our|i'm|i've|we're|we've)\b")
-_COUNTED = {
-    word: str(number)
-    for number, word in enumerate(
-        "two three four five six seven eight nine ten eleven twelve".split(),  # noqa: SIM905
-        2,
-    )
-}
+_NUMERALS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_COUNTED = {word: str(number) for number, word in enumerate(_NUMERALS, 2)}
 _ORDINAL = lazy(r"(\d+)(?:st|nd|rd|th|am|pm)")
 
 

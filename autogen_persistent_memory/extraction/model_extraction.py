@@ -160,13 +160,14 @@ class ModelExtractor(Extractor):
         raise failure
 
     def _forms(self) -> list[type[BaseModel] | bool | None]:
-        able = self._client.model_info
-        forms: list[type[BaseModel] | bool | None] = [None]
-        if able.get("json_output"):
-            forms.insert(0, True)
-        if able.get("structured_output"):
-            forms.insert(0, _FoundFacts)
-        return forms
+        """Return the output formats that the model supports, strictest first."""
+        info = self._client.model_info
+        supported: dict[type[BaseModel] | bool | None, object] = {
+            _FoundFacts: info.get("structured_output"),
+            True: info.get("json_output"),
+            None: True,
+        }
+        return [form for form, is_supported in supported.items() if is_supported]
 
 
 def extractor_from_config(config: ExtractorConfig) -> Extractor | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +23,7 @@ from ..storage.chroma.migrations import is_newer, schema_version
 from ..storage.chroma.rows import collection_name
 from ..storage.chroma.server import HOW_TO_UNBLOCK
 from ..storage.connection import StoreConnection
-from ..storage.protocol import TABLES, Connection, MemoryStore, TableName
+from ..storage.protocol import TABLES, MemoryStore, TableName
 from ..storage.repair.inspect import InspectedCollection, Inspection, unblock
 from ..storage.repair.startup_repair import DamagedStoreError, clean, where
 from ..text.embeddings import Embedding, MiniLMEmbedding
@@ -102,11 +102,8 @@ async def diagnose(store: MemoryStore) -> list[Finding]:
         StoreLockedError: Another process has the embedded store open.
         StoreUnavailableError: The store cannot be reached.
     """
-    connection = _chroma(store.connect())
-    try:
-        return await _diagnose(connection)
-    finally:
-        await connection.close()
+    async with _connected(store) as connection:
+        return await _diagnose(_chroma(connection))
 
 
 async def repair(store: MemoryStore, *, embedding: Embedding | None = None, progress: Progress = True) -> Report:
@@ -126,31 +123,41 @@ async def repair(store: MemoryStore, *, embedding: Embedding | None = None, prog
         StoreLockedError: Another process has the embedded store open.
         StoreUnavailableError: The store cannot be reached or written.
     """
+    embedding = embedding or MiniLMEmbedding()
+    async with _connected(store) as shared, shared.lock(_ONE_AT_A_TIME):
+        connection = _chroma(shared)
+        try:
+            before = await connection.examine()
+        except DamagedStoreError as error:
+            return await _recover(connection, _damaged_documents(error), embedding, progress)
+        found = findings(before)
+        if not any(finding.repairable for finding in found):
+            return Report(tuple(found), (), tuple(found))
+        work = _Repair(store, connection, embedding, progress)
+        backup = await work.run(before)
+        return Report(tuple(found), tuple(work.done), tuple(await _diagnose(connection)), backup)
+
+
+async def surviving_embeddings(store: MemoryStore) -> list[str]:
+    """Return the ids of the embeddings that a store with damaged documents was written with, as far as it still says so."""
+    async with _connected(store) as connection:
+        return await recorded_embeddings(_chroma(connection))
+
+
+@asynccontextmanager
+async def _connected(store: MemoryStore) -> AsyncIterator[StoreConnection]:
     connection = StoreConnection(store)
     try:
-        async with connection.lock(_ONE_AT_A_TIME):
-            return await _repair(store, _chroma(connection.backend), embedding or MiniLMEmbedding(), progress)
+        yield connection
     finally:
         await connection.close()
 
 
-async def _repair(store: MemoryStore, connection: ChromaConnection, embedding: Embedding, progress: Progress) -> Report:
-    try:
-        before = await connection.examine()
-    except DamagedStoreError as error:
-        return await _recover(connection, _damaged_documents(error), embedding, progress)
-    found = findings(before)
-    if not any(finding.repairable for finding in found):
-        return Report(tuple(found), (), tuple(found))
-    work = _Repair(store, connection, embedding, progress)
-    backup = await work.run(before)
-    return Report(tuple(found), tuple(work.done), tuple(await _diagnose(connection)), backup)
-
-
-def _chroma(connection: Connection) -> ChromaConnection:
-    if isinstance(connection, ChromaConnection):
-        return connection
-    raise ValueError(f"Only stores of this package can be examined, not one behind a {type(connection).__name__}.")
+def _chroma(connection: StoreConnection) -> ChromaConnection:
+    if isinstance(connection.backend, ChromaConnection):
+        return connection.backend
+    backend = type(connection.backend).__name__
+    raise ValueError(f"Only stores of this package can be examined, not one behind a {backend}.")
 
 
 async def _diagnose(connection: ChromaConnection) -> list[Finding]:
@@ -172,15 +179,6 @@ async def _recover(connection: ChromaConnection, damage: Finding, embedding: Emb
         return Report((damage,), ("The damaged store is unreadable, and nothing was changed.",), (damage,))
     left = tuple(await _diagnose(connection))
     return Report((damage,), recovery.done, left, recovery.damaged, recovery.recovered, recovery.missing)
-
-
-async def surviving_embeddings(store: MemoryStore) -> list[str]:
-    """Return the ids of the embeddings that a store with damaged documents was written with, as far as it still says so."""
-    connection = _chroma(store.connect())
-    try:
-        return await recorded_embeddings(connection)
-    finally:
-        await connection.close()
 
 
 def findings(inspection: Inspection) -> list[Finding]:
@@ -302,31 +300,29 @@ def _is_orphan(collection: InspectedCollection) -> bool:
     return not collection.namespace or name != collection_name(collection.namespace, collection.table)
 
 
+@dataclass
 class _Repair:
     """One repair of a store, and the sentences that say what it did."""
 
-    def __init__(
-        self, store: MemoryStore, connection: ChromaConnection, embedding: Embedding, progress: Progress
-    ) -> None:
-        self.done: list[str] = []
-        self._store = store
-        self._connection = connection
-        self._embedding = embedding
-        self._progress = progress
+    store: MemoryStore
+    connection: ChromaConnection
+    embedding: Embedding
+    progress: Progress
+    done: list[str] = field(default_factory=list)
 
     async def run(self, before: Inspection) -> Path | None:
         """Repair everything that can be repaired; return the path of the backup."""
         backup = None
-        if self._connection.is_in_folder:
-            backup = await self._connection.on_folder(lambda folder: clean(folder, before.orphans))
+        if self.connection.is_in_folder:
+            backup = await self.connection.on_folder(lambda folder: clean(folder, before.orphans))
         if before.orphans:
             self.done.append(f"Deleted {len(before.orphans)} indexes that belonged to no collection.")
         await self._unblock(before)
-        await self._connection.prepare()  # repairs indexes from the vectors that are left
+        await self.connection.prepare()  # repairs indexes from the vectors that are left
         for collection in filter(_is_unfinished, before.collections):
-            await self._connection.delete_collection(collection.name)
+            await self.connection.delete_collection(collection.name)
             self.done.append(f"Deleted the unfinished copy of {where(collection)}.")
-        after = await self._connection.examine()
+        after = await self.connection.examine()
         unindexed = {collection.name: collection.unindexed for collection in before.collections}
         for collection in after.collections:
             restored = sorted(unindexed.get(collection.name, frozenset()).difference(collection.unindexed))
@@ -340,7 +336,7 @@ class _Repair:
     async def _unblock(self, before: Inspection) -> None:
         blocked = [collection for collection in before.collections if collection.blocking]
         if blocked:
-            await self._connection.on_folder(lambda folder: unblock(folder, blocked))
+            await self.connection.on_folder(lambda folder: unblock(folder, blocked))
         for collection in blocked:
             for write in collection.blocking:
                 self.done.append(
@@ -349,7 +345,7 @@ class _Repair:
 
     @asynccontextmanager
     async def _engine_of(self, namespace: str) -> AsyncIterator[Engine]:
-        engine = Engine(namespace, self._store, self._embedding, RecallPolicy(), utc_now)
+        engine = Engine(namespace, self.store, self.embedding, RecallPolicy(), utc_now)
         try:
             yield engine
         finally:
@@ -357,7 +353,7 @@ class _Repair:
 
     async def _verify(self, part: InspectedCollection, ids: Sequence[str]) -> None:
         """Compute restored vectors again if they do not belong to their memories."""
-        if part.table not in TABLES or part.metadata.get("apm_embedding") != self._embedding.id:
+        if part.table not in TABLES or part.metadata.get("apm_embedding") != self.embedding.id:
             return
         async with self._engine_of(part.namespace) as engine:
             if not await engine.verify(part.table, ids):
@@ -377,20 +373,20 @@ class _Repair:
                     if table in parts and parts[table].unindexed:
                         await self._embed_missing(engine, table, parts[table])
             if "dead vectors" in problems and self._may_embed(parts):
-                count = await engine.compact(self._progress)
+                count = await engine.compact(self.progress)
                 self.done.append(f"Compacted the {count} memories of {namespace!r}.")
 
     async def _unmix(self, engine: Engine, parts: dict[str, InspectedCollection]) -> None:
         known = {str(part.metadata.get("apm_embedding")) for part in parts.values()}
-        if self._embedding.id in known:
-            count = await engine.reembed(self._progress)
+        if self.embedding.id in known:
+            count = await engine.reembed(self.progress)
             self.done.append(f"Embedded the {count} memories of {engine.namespace!r} again.")
         else:
             self.done.append(f"Left {engine.namespace!r} unchanged: pass one of the embeddings {sorted(known)}.")
 
     async def _embed_missing(self, engine: Engine, table: TableName, part: InspectedCollection) -> None:
         stored, missing = part.metadata.get("apm_embedding"), sorted(part.unindexed)
-        if stored == self._embedding.id:
+        if stored == self.embedding.id:
             await self._embed(engine, table, missing)
             self.done.append(f"Computed {len(missing)} vectors of {where(part)} again.")
         else:
@@ -399,7 +395,7 @@ class _Repair:
             )
 
     async def _embed(self, engine: Engine, table: TableName, ids: Sequence[str]) -> None:
-        async with progress_of(len(ids), "Embedding lost vectors", self._progress) as done:
+        async with progress_of(len(ids), "Embedding lost vectors", self.progress) as done:
             for start in range(0, len(ids), _PAGE):
                 page = ids[start : start + _PAGE]
                 await engine.reindex(table, page)
@@ -407,5 +403,5 @@ class _Repair:
 
     def _may_embed(self, parts: dict[str, InspectedCollection]) -> bool:
         return all(
-            parts[table].metadata.get("apm_embedding") == self._embedding.id for table in TABLES if table in parts
+            parts[table].metadata.get("apm_embedding") == self.embedding.id for table in TABLES if table in parts
         )

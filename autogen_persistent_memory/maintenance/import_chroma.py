@@ -69,7 +69,8 @@ async def take_over(engine: Engine, path: str, collection: str, progress: Progre
         StoreLockedError: Another process has the folder open as its embedded store.
         StoreUnavailableError: The folder cannot be read.
     """
-    merged = await _merged_before(engine, collection)
+    # the ids of memories that an earlier import merged into others, each with the id of the other
+    merged: dict[str, str] = decode_json(await engine.values.get("import", collection) or "{}")
     backend, now, imported, blank, start = engine.namespace_data.connection.backend, engine.clock(), 0, 0, 0
     keeps_in = backend.keeps_in if isinstance(backend, ChromaConnection) else lambda folder: False
     refused: dict[str, str] = {}
@@ -101,12 +102,6 @@ async def take_over(engine: Engine, path: str, collection: str, progress: Progre
             "; ".join(f"{id!r}: {reason}" for id, reason in islice(refused.items(), _MOST_NAMED)),
         )
     return imported
-
-
-async def _merged_before(engine: Engine, collection: str) -> dict[str, str]:
-    """Return the ids of memories that an earlier import merged into others, each with the id of the other."""
-    text = await engine.values.get("import", collection)
-    return {} if text is None else decode_json(text)
 
 
 async def _known(engine: Engine, ids: Sequence[str], merged: Mapping[str, str]) -> set[str]:

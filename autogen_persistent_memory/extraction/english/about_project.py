@@ -8,12 +8,12 @@ from ..extractor import Ending
 from .claims import is_unreal
 from .phrases import (
     Finding,
+    attribute_slot,
     category_named,
     choice_key,
     choice_slot,
     head,
     is_passing,
-    project_attribute_slot,
     qualifier,
     value_in,
 )
@@ -233,7 +233,7 @@ def attribute(text: str) -> Finding | None:
     known = value_in(head(found["v"]))
     if category and known and known[1] == category:
         return Finding(category, slot=f"project/{category}", value=known[0])
-    slot = project_attribute_slot(noun)
+    slot = attribute_slot(noun, of_project=True)
     if slot is None or re.match(r"(?:not|broken|down|slow|failing|\w+ing|too|very|so|to|still)\b", found["v"], _I):
         return None
     if slot in ("name", "company", "customer") and not re.match(r"(?:called |named )?[A-Z]", found["v"]):

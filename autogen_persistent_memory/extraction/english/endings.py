@@ -65,7 +65,7 @@ _DIED = pattern(
 
 def ending(text: str) -> Finding | None:
     """Return what a clause says is over."""
-    found = _no_longer(text) or _left(text) or _gone(text)
+    found = _no_longer(text) or _gone(text)
     if found and found.ends and (found.ends.key or "").startswith("project/") and re.match(r"we\b", text, _I):
         return replace(found, together=True)
     return found
@@ -75,13 +75,11 @@ def _no_longer(text: str) -> Finding | None:
     found = _NO_LONGER.match(text)
     stopped = _STOPPED.match(text)
     if found:
-        given = found["do"] or found["neg"]
-        predicate = given if given else f"am {found['am'] or found['negam']}"
-        who = found["who"]
+        predicate, who = found["do"] or found["neg"] or f"am {found['am'] or found['negam']}", found["who"]
     elif stopped:
         verb, _, rest = stopped["v"].partition(" ")
-        what = f"{plain_form(verb)} {rest}".strip() if verb.endswith("ing") else f"have {stopped['v']}"
-        predicate, who = what, stopped["who"]
+        predicate = f"{plain_form(verb)} {rest}".strip() if verb.endswith("ing") else f"have {stopped['v']}"
+        who = stopped["who"]
     else:
         return None
     predicate = re.sub(
@@ -92,13 +90,11 @@ def _no_longer(text: str) -> Finding | None:
         flags=_I,
     )
     verb, _, rest = predicate.partition(" ")
-    if is_passing(rest) and rest:
+    if is_passing(rest):
         return None
-    together = who.lower() == "we"
-    if first_form(verb).lower() in ("use", "run", "deploy", "code", "write", "work") and choice_key(
-        rest, together=together
-    ):
-        return _over("tool", choice_key(rest, together=together), head(rest))
+    is_use = first_form(verb).lower() in ("use", "run", "deploy", "code", "write", "work")
+    if is_use and (key := choice_key(rest, together=who.lower() == "we")):
+        return _over("tool", key, head(rest))
     known = next(from_predicate(predicate), None)
     if known is not None and known.slot is not None:
         return _over(known.tag, f"user/{known.slot}", known.value)
@@ -109,14 +105,10 @@ def _no_longer(text: str) -> Finding | None:
     return _over(known.tag if known else "ending", None, named, known.tag if known else None)
 
 
-def _left(text: str) -> Finding | None:
-    found = _LEFT_JOB.match(text)
-    if found is None:
-        return None
-    return _over("work", "user/employer", found["v"] or found["v2"] or found["v3"] or "")
-
-
 def _gone(text: str) -> Finding | None:
+    left = _LEFT_JOB.match(text)
+    if left:
+        return _over("work", "user/employer", left["v"] or left["v2"] or left["v3"] or "")
     died = _DIED.match(text)
     if died:
         return _over("family", None, died["name"] or died["kin"])

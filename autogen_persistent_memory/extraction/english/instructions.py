@@ -49,6 +49,10 @@ _ONCE = pattern(
 )
 
 
+_NO_WISH = pattern(r"(?:I|we|my|our|he|she|they|the|(?:just )?let me know|feel free)\b")
+_STYLES = frozenset(("units", "clock", "date-format", "spelling", "indentation", "quotes", "naming-style"))
+
+
 def instruction(text: str) -> Finding | None:
     """Return a lasting wish about the assistant's work, but not a request for one answer."""
     called = _CALL_ME.match(text)
@@ -58,9 +62,7 @@ def instruction(text: str) -> Finding | None:
             return Finding("name", "preference", "nickname", name, told=f"I want to be called {name}")
         return None
     lasting = _LASTING.match(text) or _TRAILING_LASTING.match(text)
-    if lasting and not re.match(
-        r"(?:I|we|my|our|he|she|they|the|(?:just )?let me know|feel free)\b", lasting["do"], _I
-    ):
+    if lasting and not _NO_WISH.match(lasting["do"]):
         return _wanted(lasting["do"])
     always = _ALWAYS.match(text)
     if always and not _ONCE.search(always["do"]):
@@ -68,16 +70,14 @@ def instruction(text: str) -> Finding | None:
     asked = _PLEASE.match(text)
     if (
         asked
-        and not _ONCE.search(asked["do"])
-        and not is_passing(re.sub(r"\byour\b", "the", asked["do"].partition(" ")[2]))
+        and not _ONCE.search(do := asked["do"])
+        and not is_passing(re.sub(r"\byour\b", "the", do.partition(" ")[2]))
     ):
-        slot = _slot(asked["do"])
-        if (slot and len(asked["do"].split()) <= 12) or (
-            _ANSWERS.search(asked["do"]) and re.match(r"(?:do not|stop|avoid|never|only)\b", asked["do"], _I)
-        ):
-            return _wanted(asked["do"])
-    asked = _NO_MORE.match(text)
-    return _wanted(asked["do"]) if asked else None
+        of_answers = _ANSWERS.search(do) and re.match(r"(?:do not|stop|avoid|never|only)\b", do, _I)
+        if of_answers or (_slot(do) and len(do.split()) <= 12):
+            return _wanted(do)
+    unwanted = _NO_MORE.match(text)
+    return _wanted(unwanted["do"]) if unwanted else None
 
 
 def _slot(do: str) -> str | None:
@@ -89,9 +89,6 @@ def _slot(do: str) -> str | None:
     return None
 
 
-_STYLES = frozenset(("units", "clock", "date-format", "spelling", "indentation", "quotes", "naming-style"))
-
-
 def _wanted(do: str) -> Finding:
     do = re.sub(r"^please\s+", "", do, flags=_I)
     do = re.sub(r"^do not\b", "not to", do, flags=_I)
@@ -101,8 +98,8 @@ def _wanted(do: str) -> Finding:
         do,
     )
     do = f"{do[:1].lower()}{do[1:]}"
-    wish = f"{do}" if do.startswith("not to") else f"to {do}"
-    slot = None if re.match(r"(?:not|never|stop|avoid)\b", do) and not _slot(do) else _slot(do)
-    if not slot and re.match(r"(?:always )?use\b", do) and category_of(do):
-        slot = f"preference/{choice_slot(do)}" if choice_slot(do) else None
+    wish = do if do.startswith("not to") else f"to {do}"
+    slot = _slot(do)
+    if not slot and re.match(r"(?:always )?use\b", do) and (choice := choice_slot(do)):
+        slot = f"preference/{choice}"
     return Finding("instruction", "preference", slot, value=do, told=f"The user wants the assistant {wish}")

@@ -11,23 +11,8 @@ from dataclasses import dataclass
 
 from ...core.lazy_regex import lazy
 from ..extractor import Ending
-from .vocabulary import (
-    ANSWERS,
-    ATTRIBUTES,
-    CATEGORIES,
-    CATEGORY_NOUNS,
-    DIETS,
-    FAITHS,
-    HEALTH_TRAITS,
-    JOBS,
-    NATIONALITIES,
-    PLAIN_QUALIFIERS,
-    PROJECT_ATTRIBUTES,
-    PROJECT_CHOICES,
-    inverted,
-    pattern,
-    words,
-)
+from . import vocabulary
+from .vocabulary import inverted, pattern, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +83,14 @@ _NOT_FIRST_NAMES = words(
     tired
     """
 )
-_NOT_NAMES = words(f"{NATIONALITIES},{FAITHS},{JOBS},{DIETS},{HEALTH_TRAITS},ai,i,ok,aws,hr,it,qa,late,not")
+_NOT_NAMES = words(
+    vocabulary.NATIONALITIES,
+    vocabulary.FAITHS,
+    vocabulary.JOBS,
+    vocabulary.DIETS,
+    vocabulary.HEALTH_TRAITS,
+    "ai, i, ok, aws, hr, it, qa, late, not",
+)
 _REASON = pattern(
     r",?\s+(?:because|since|as (?:it|they|we|I|the)|due to|so that|so (?=we|I|it|they)|to (?=cut|avoid|reduce|save"
     r"|get|make|keep|speed)|in order to|after|over|instead of|rather than|but|although|though|even though"
@@ -146,17 +138,19 @@ def name_in(phrase: str) -> str | None:
 
 # Slots
 
-_CATEGORY_OF = inverted(CATEGORIES)
-_CATEGORY_NAMED = inverted(CATEGORY_NOUNS)
-_ANSWERS = inverted(ANSWERS)
-_ATTRIBUTE = inverted(ATTRIBUTES)
-_PROJECT_ATTRIBUTE = inverted(PROJECT_ATTRIBUTES)
-_PROJECT_CHOICES = words(PROJECT_CHOICES)
-_PLAIN = words(PLAIN_QUALIFIERS)
+_CATEGORY_OF = inverted(vocabulary.CATEGORIES)
+_CATEGORY_NAMED = inverted(vocabulary.CATEGORY_NOUNS)
+_ANSWERS = inverted(vocabulary.ANSWERS)
+_ATTRIBUTE = inverted(vocabulary.ATTRIBUTES)
+_PROJECT_ATTRIBUTE = inverted(vocabulary.PROJECT_ATTRIBUTES)
+_PROJECT_CHOICES = words(vocabulary.PROJECT_CHOICES)
+_PLAIN = words(vocabulary.PLAIN_QUALIFIERS)
 _LONGEST_VALUE = max(len(value.split()) for value in _CATEGORY_OF)
 
 _SPELLED = {
-    value.lower(): value for table in CATEGORIES.values() for value in (part.strip() for part in table.split(","))
+    value.lower(): value
+    for table in vocabulary.CATEGORIES.values()
+    for value in (part.strip() for part in table.split(","))
 }
 _EVERYDAY = words(
     """
@@ -260,14 +254,9 @@ def answer_slot(phrase: str) -> str | None:
     return None
 
 
-def attribute_slot(noun: str) -> str | None:
-    """Return the slot that "my … is" fills, without its owner."""
-    return _ATTRIBUTE.get(noun.lower().strip())
-
-
-def project_attribute_slot(noun: str) -> str | None:
-    """Return the slot that "our … is" fills, without its owner."""
-    return _PROJECT_ATTRIBUTE.get(noun.lower().strip())
+def attribute_slot(noun: str, *, of_project: bool = False) -> str | None:
+    """Return the slot that "my … is" or, of a project, "our … is" fills, without its owner."""
+    return (_PROJECT_ATTRIBUTE if of_project else _ATTRIBUTE).get(noun.lower().strip())
 
 
 def favourite_slot(thing: str, value: str) -> str:

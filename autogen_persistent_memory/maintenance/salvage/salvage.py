@@ -159,9 +159,7 @@ def _identities(database: DamagedDatabase) -> dict[int, tuple[str, str, int]]:
 
 
 def _owners(
-    database: DamagedDatabase,
-    segments: Mapping[tuple[str, str], str],
-    identities: Collection[tuple[str, str, int]],
+    database: DamagedDatabase, segments: Mapping[tuple[str, str], str], identities: Collection[tuple[str, str, int]]
 ) -> dict[str, str]:
     """Return the collections that segments of rows belong to, by their own table or else by the log, deleted entries included."""
     owners = {segment: collection for (segment, scope), collection in segments.items() if scope == _ROWS}

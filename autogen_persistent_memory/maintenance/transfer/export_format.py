@@ -18,31 +18,10 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    TypeAdapter,
-    ValidationError,
-    ValidationInfo,
-)
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError
 from typing_extensions import Required, TypedDict
 
-from ...core import checks as limits
-from ...core.checks import (
-    MAX_KEY,
-    MAX_SOURCE,
-    check_kind,
-    check_metadata,
-    check_namespace,
-    check_session,
-    check_tags,
-    decode_json,
-    encode_json,
-    require_text,
-)
+from ...core import checks
 from ...core.errors import SchemaVersionError
 from ...core.records import JSON, MIME_TYPES, MemoryRecord, Origin
 from ...runtime.threads import importing
@@ -57,14 +36,14 @@ FORMAT_VERSION = 1
 def _checked(check: Callable[[Any, str], object]) -> PlainValidator:
     """Validate a field with one of our own checks, whose messages name the field and the remedy."""
 
-    def validate(value: Any, info: ValidationInfo) -> object:
+    def validate(value: Any, info: Any) -> object:
         return check(value, info.field_name or "")
 
     return PlainValidator(validate)
 
 
 def _time(value: object, name: str) -> datetime:
-    text = require_text(value, name)
+    text = checks.require_text(value, name)
     try:
         time = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
         if time.tzinfo is not None:
@@ -79,7 +58,7 @@ def _unpacked(value: object, name: str) -> Vector:
         import numpy as np
 
     try:
-        numbers = np.frombuffer(base64.b64decode(require_text(value, name), validate=True), dtype="<f4")
+        numbers = np.frombuffer(base64.b64decode(checks.require_text(value, name), validate=True), dtype="<f4")
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"{name} is not the base64 text of 32-bit numbers: {error}") from None
     if len(numbers) == 0 or not np.isfinite(numbers).all():
@@ -87,9 +66,9 @@ def _unpacked(value: object, name: str) -> Vector:
     return [float(number) for number in numbers]
 
 
-_Text = Annotated[str, _checked(require_text)]
-_Key = Annotated[str, _checked(partial(require_text, most=MAX_KEY))]
-_Namespace = Annotated[str, PlainValidator(check_namespace)]
+_Text = Annotated[str, _checked(checks.require_text)]
+_Key = Annotated[str, _checked(partial(checks.require_text, most=checks.MAX_KEY))]
+_Namespace = Annotated[str, PlainValidator(checks.check_namespace)]
 _Count = Annotated[int, Field(strict=True, ge=0, le=2**53)]
 _Time = Annotated[datetime, _checked(_time)]
 _CLOSED = ConfigDict(extra="forbid")
@@ -151,11 +130,13 @@ class _RecordFields(TypedDict, total=False):
     id: Required[_Text]
     namespace: Required[_Namespace]
     content: Required[_Text]
-    kind: Annotated[str, _checked(check_kind)]
-    tags: Annotated[tuple[str, ...], _checked(lambda value, name: check_tags(value, name, may_be_empty=True) or ())]
+    kind: Annotated[str, _checked(checks.check_kind)]
+    tags: Annotated[
+        tuple[str, ...], _checked(lambda value, name: checks.check_tags(value, name, may_be_empty=True) or ())
+    ]
     key: _Key | None
-    source: Annotated[str, _checked(partial(require_text, most=MAX_SOURCE))] | None
-    session: Annotated[str, PlainValidator(check_session)] | None
+    source: Annotated[str, _checked(partial(checks.require_text, most=checks.MAX_SOURCE))] | None
+    session: Annotated[str, PlainValidator(checks.check_session)] | None
     sequence: _Count | None
     origin: Origin
     created_at: Required[_Time]
@@ -167,7 +148,7 @@ class _RecordFields(TypedDict, total=False):
     superseded_by: _Text | None
     superseded_at: _Time | None
     mime_type: Literal[MIME_TYPES]  # type: ignore[valid-type]
-    metadata: Annotated[dict[str, Any], Field(strict=True), AfterValidator(check_metadata)]
+    metadata: Annotated[dict[str, Any], Field(strict=True), AfterValidator(checks.check_metadata)]
     vector: Annotated[Vector, _checked(_unpacked)]
 
 
@@ -179,7 +160,7 @@ class _ValueFields(TypedDict, total=False):
     space: Required[Space]
     name: Required[_Key]
     at: _Time | None
-    value: Annotated[Any, _checked(encode_json)]
+    value: Annotated[Any, _checked(checks.encode_json)]
     text: _Text
 
 
@@ -202,7 +183,7 @@ def _record_line(given: Any) -> RecordLine:
     record = MemoryRecord(**{"updated_at": given["created_at"], **given})
     if record.mime_type == JSON:
         try:
-            decode_json(record.content)
+            checks.decode_json(record.content)
         except ValueError as error:
             raise ValueError(f"its content is not {JSON}, which its mime_type promises: {error}") from None
     return RecordLine(table, record, vector)
@@ -232,8 +213,8 @@ def from_line(text: str | bytes) -> Line:
         ValueError: What is wrong with it.
         SchemaVersionError: A newer version wrote it.
     """
-    if len(text) > limits.MAX_LINE_BYTES:
-        raise ValueError(f"it is longer than {limits.MAX_LINE_BYTES:,} bytes")
+    if len(text) > checks.MAX_LINE_BYTES:
+        raise ValueError(f"it is longer than {checks.MAX_LINE_BYTES:,} bytes")
     try:
         line = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -301,7 +282,7 @@ def _readable(text: str) -> dict[str, Any]:
     """Return the value that a text encodes, or the text itself where the value would not come back the same."""
     try:
         value = json.loads(text, parse_constant=_refuse)
-        if encode_json(value, "the value") == text:
+        if checks.encode_json(value, "the value") == text:
             return {"value": value}
     except (ValueError, RecursionError):
         pass

@@ -40,50 +40,41 @@ async def writing_lines(file: File) -> AsyncIterator[Write]:
         yield _writer(file, _name_of(file))
         await _trying("written", _name_of(file), file.flush)
         return
-    place, unfinished = await _trying("written", file, partial(_places, file))
-    stream = await _trying("written", file, partial(_opened, unfinished, is_new=unfinished != place))
+    stream, place, unfinished = await _trying("written", file, partial(_opened, file))
     try:
         yield _writer(stream, file)
-        await _trying("written", file, lambda: _finish(stream, unfinished, place))
+        await _trying("written", file, partial(_finish, stream, place, unfinished))
     except BaseException:
-        await in_thread(lambda: _abandon(stream, unfinished, place))
+        await in_thread(partial(_abandon, stream, unfinished))
         raise
 
 
-def _places(file: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Return the final and the temporary path of a file; for a device or a pipe these are the same."""
+def _opened(file: str | os.PathLike[str]) -> tuple[IO[bytes], Path, Path | None]:
+    """Open a file for writing; return the stream, its final path and its temporary one, None for a device or a pipe."""
     place = Path(os.path.abspath(file))
-    if _DESCRIPTOR.fullmatch(str(place)):
-        return place, place
+    if descriptor := _DESCRIPTOR.fullmatch(str(place)):
+        number = descriptor[1] or (1 if place.name == "stdout" else 2)
+        return open(os.dup(int(number)), "wb"), place, None  # opening a file again would overwrite its beginning
     private_files.refuse_link(place)
     if place.exists() and not place.is_file():
-        return place, place
-    return place, place.with_name(f"{place.name}.{secrets.token_hex(4)}.unfinished")  # unique to this attempt
+        return open(place, "wb"), place, None
+    unfinished = place.with_name(f"{place.name}.{secrets.token_hex(4)}.unfinished")  # unique to this attempt
+    return open(private_files.create(unfinished), "wb"), place, unfinished
 
 
-def _opened(path: Path, *, is_new: bool) -> IO[bytes]:
-    if is_new:
-        return open(private_files.create(path), "wb")
-    named = _DESCRIPTOR.fullmatch(str(path))
-    if named is None:
-        return open(path, "wb")
-    number = named[1] or (1 if path.name == "stdout" else 2)
-    return open(os.dup(int(number)), "wb")  # opening a file again would overwrite its beginning
-
-
-def _finish(stream: IO[Any], unfinished: Path, place: Path) -> None:
+def _finish(stream: IO[bytes], place: Path, unfinished: Path | None) -> None:
     stream.flush()
-    if unfinished != place:
+    if unfinished is not None:
         os.fsync(stream.fileno())  # else a power failure could leave an empty file under the final name
     stream.close()
-    if unfinished != place:
+    if unfinished is not None:
         os.replace(unfinished, place)
 
 
-def _abandon(stream: IO[Any], unfinished: Path, place: Path) -> None:
+def _abandon(stream: IO[bytes], unfinished: Path | None) -> None:
     with contextlib.suppress(OSError):  # a failed write fails again when its buffer is flushed
         stream.close()
-    if unfinished != place:
+    if unfinished is not None:
         unfinished.unlink(missing_ok=True)
 
 
