@@ -354,7 +354,7 @@ def test_forgetting_takes_what_is_meant_and_nothing_else(stocked: dict[str, Memo
     assert len(all_listed()) == 2
     assert forgotten("--containing", "HARBOUR", "--session", "monday") == 1
     assert "no such memories" in refused(3, "forget", "-n", "ann", "--before", "2w", "--kind", "interaction", "--yes")
-    assert "needs to be told what" in refused(2, "forget", "-n", "ann", "--yes")
+    assert "Say what to forget" in refused(2, "forget", "-n", "ann", "--yes")
     assert "leave out" in refused(2, "forget", "-n", "ann", "--all", "--tag", "hot", "--yes")
     assert done("forget", "-n", "ann", "--all", "--yes") == "Forgotten: all.\n"
     assert [row["namespace"] for row in objects("namespaces")] == ["bob"]
@@ -373,8 +373,8 @@ def test_forgetting_tells_of_messages_and_saved_states_that_it_does_not_touch(
 
     asyncio.run(talk())
     left = (
-        "Not touched, but telling it: 2 captured messages, 1 saved state; --everywhere reaches them. "
-        "Values that tell it stay as they are: walk."
+        "Not deleted, but containing it: 2 captured messages, 1 saved state; --everywhere includes them. "
+        "Values that contain it are kept: walk."
     )
     by_text = ("forget", "-n", "ann", "--containing", "Lighthouse")
     assert done(*by_text, "--dry-run") == f"Would forget: 1.\n{left}\n"
@@ -382,12 +382,12 @@ def test_forgetting_tells_of_messages_and_saved_states_that_it_does_not_touch(
     assert refused(3, *by_text, "--yes") == f"Error: 'ann' has no such memories. Nothing was deleted. {left}"
     (told,) = objects(*by_text, "--everywhere", "--dry-run")
     assert (told["would_forget"], told["states"]) == (2, ["friday"])
-    assert "2 memories of 'ann', and what 1 state of saved conversations tell of it" in refused(
+    assert "2 memories of 'ann', and its mentions in 1 state of saved conversations" in refused(
         2, *by_text, "--everywhere"
     )
     assert done(*by_text, "--everywhere", "--yes") == (
-        "Forgotten: 2.\nOf saved conversations that told it: 1 state.\nValues that tell it stay as they are: walk.\n"
-        "Not reached: exports, snapshots and backups, and agents that are running.\n"
+        "Forgotten: 2.\nSaved conversations that mention it: 1 state.\nValues that contain it are kept: walk.\n"
+        "Not included: exports, snapshots, backups, and agents that are running.\n"
     )
     assert "lighthouse" not in done("list", "-n", "ann", "--history").casefold()
     assert "--everywhere" not in refused(3, *by_text, "--yes")
@@ -552,7 +552,9 @@ def test_an_embedding_that_does_not_fit_is_refused_clearly(stocked: dict[str, Me
     assert "--embedding-id" in refused(2, "search", "tea", "-n", "ann", "--embedding", "toys:word_vectors")
     assert "belongs to --embedding" in refused(2, "search", "tea", "-n", "ann", "--embedding-id", "x")
     assert "cannot be imported" in refused(2, "search", "tea", "-n", "ann", "--embedding", "toys:nothing")
-    assert "none of minilm" in refused(2, "search", "tea", "-n", "ann", "--embedding", "nonsense")
+    assert "write minilm, chroma:NAME or module:function" in refused(
+        2, "search", "tea", "-n", "ann", "--embedding", "nonsense"
+    )
     assert "JSON object" in refused(2, "search", "tea", "-n", "ann", "--embedding", "chroma:openai [1]")
     assert "knows no embedding function" in refused(1, "add", "tea", "-n", "new", "--embedding", "chroma:nothing")
 
@@ -597,12 +599,12 @@ def test_a_store_cannot_make_a_command_send_texts_away(sink: str, tmp_path: Path
         assert "only the store's metadata names" in refusal
         assert as_options(sink) in refusal
     id = str(objects("list", "-n", "ann")[0]["id"])
-    assert "say so with --embedding" in refused(1, "edit", id, "-n", "ann", "--content", "my secret")
+    assert "To allow that, add --embedding" in refused(1, "edit", id, "-n", "ann", "--content", "my secret")
     done("edit", id, "-n", "ann", "--tag", "drink")
     done("compact", "-n", "ann")  # which takes the vectors as they are
     done("export", str(tmp_path / "all.jsonl"))
     renamed = ("import", str(tmp_path / "all.jsonl"), "--rename", "ann=bob")
-    assert "say so with --embedding" in refused(1, *renamed)
+    assert "To allow that, add --embedding" in refused(1, *renamed)
     assert Sink.sent == []
     assert objects("search", "tea", "-n", "ann", *name)[0]["record"]["id"] == id  # type: ignore[index]
     assert Sink.sent == ["tea"]
@@ -614,7 +616,7 @@ def test_a_repair_sends_no_texts_away_because_the_store_says_so(sink: str, path:
     done("export", str(path.parent / "all.jsonl"))
     with (path / "chroma.sqlite3").open("r+b") as database:
         database.truncate((path / "chroma.sqlite3").stat().st_size - 4096)
-    assert "say so with --embedding" in refused(1, "doctor", "--repair", "--yes")
+    assert "To allow that, add --embedding" in refused(1, "doctor", "--repair", "--yes")
     assert Sink.sent == []
     done("doctor", "--repair", "--yes", *shlex.split(as_options(sink)))
     assert Sink.sent == ["Prefers green tea"]
@@ -667,7 +669,9 @@ def test_what_is_not_there_is_told_from_what_went_wrong(stocked: dict[str, Memor
     assert "Missing option" in refused(2, "list")
     assert "No such command" in refused(2, "nonsense")
     assert "not a plain path" in refused(2, "list", "-n", "a//b")
-    assert "no duration" in refused(2, "add", "x y", "-n", "ann", "--ttl", "soon", *TOY)
+    assert "'soon' is not a duration; write 7d, 12h or 90m" in refused(
+        2, "add", "x y", "-n", "ann", "--ttl", "soon", *TOY
+    )
     assert "or an age such as" in refused(2, "search", "x", "-n", "ann", "--at", "yesterday", *TOY)
     assert "HOST:PORT" in refused(2, "list", "-n", "ann", "--server", "localhost")
     assert "not both" in refused(2, "list", "-n", "ann", "--server", "localhost:1", "--path", "x")
@@ -728,7 +732,7 @@ def test_a_memory_without_an_embedding_cannot_write_a_vector_nor_make_a_collecti
     async def write() -> None:
         store = TemporaryStore()
         async with PersistentMemory("ann", store=store, embedding=UnknownEmbedding()) as memory:
-            with pytest.raises(PersistentMemoryError, match="only your own code"):
+            with pytest.raises(PersistentMemoryError, match="your own code"):
                 await memory.remember("Has two cats")
         connection = store.connect()
         table = connection.table("ann", "profile", "")
