@@ -1,4 +1,4 @@
-"""What it costs to start: importing the package, and the first recall on a store that is there."""
+"""What starting costs: importing the package, and the first recall on an existing store."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from statistics import median
 
 from tqdm import tqdm
 
-from benchmarks.lib.contestants import EmbeddingName, ours, theirs
-from benchmarks.lib.measuring import ratio, seconds_until, typical
-from benchmarks.lib.results import Bar, Cell, Section, Table
-from benchmarks.lib.scales import Scale
-from benchmarks.lib.stores import Stores
+from benchmarks.lib.report import Bar, Cell, Section, Table
+from benchmarks.lib.stores import Scale, Stores
+from benchmarks.lib.systems import EmbeddingName, ours, theirs
+from benchmarks.lib.timing import ratio, seconds_until, typical
 
 PACKAGE, AGENTS = "autogen_persistent_memory", "autogen_agentchat.agents"
 MEMORY, AGENT, NOTHING = f"from {PACKAGE} import PersistentMemory", f"from {AGENTS} import AssistantAgent", "pass"
@@ -28,42 +27,44 @@ PROGRAMS = {
     f"{PACKAGE}, collected": (NOTHING, MEMORY, NOTHING),
     f"{AGENTS}, collected": (NOTHING, AGENT, NOTHING),
 }
-"""What is measured: what a program imports before, the import itself, and what is done about the garbage collector."""
+"""The programs: what is imported before, the measured import, and what is done with the garbage collector."""
 HEAVY = ("chromadb", "filelock", "numpy", "onnxruntime", "sqlite3", "tokenizers", "tiktoken", "snowballstemmer", "tqdm")
 ABOUT = (
-    "Imports in CPU time, each in a process of its own, in turns, with everything compiled as an installation leaves it, and "
-    "without Python's garbage collector: by itself it goes through all that AutoGen has imported once, at whatever is imported "
-    "next, which takes as long as half of the package. "
-    f"`autogen_agentchat` alone imports next to nothing of AutoGen, so the bar is measured against `{AGENTS}`, without which "
-    "there is no agent. The first recall opens the store, loads MiniLM and reads the namespace, in a process that has "
-    "imported Chroma; then comes the second."
+    "Imports in CPU time, each in a process of its own, in turns, with compiled sources as after an installation, and without "
+    "Python's garbage collector: it would scan everything that AutoGen has imported during whichever import comes next, which takes "
+    "half as long as the package itself. "
+    f"`autogen_agentchat` alone imports next to nothing of AutoGen, so the target is relative to `{AGENTS}`, which every agent "
+    "needs. The first recall opens the store, loads MiniLM and reads the namespace, in a process that has imported Chroma; then "
+    "comes the second."
 )
 
 
 def in_new_process(compiled: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with a folder for what it compiles, whatever the environment says: else our sources may be compiled each
-    time, and those of AutoGen, which pip has compiled, never."""
+    """Run Python with a folder for compiled sources, whatever the environment says.
+
+    Otherwise our sources may be compiled each time, and those of AutoGen, which pip has compiled, never.
+    """
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True, env=environment)
 
 
 def import_time(compiled: str, before: str, statement: str, collector: str = "gc.disable()") -> float:
-    """The ms of CPU time that an import takes in a program that has already imported something."""
+    """Return the ms of CPU time of an import in a program that has already imported something."""
     clock = "time.process_time()"
     program = f"import gc, time; {collector}; {before}; started = {clock}; {statement}; print({clock} - started)"
     return 1000 * float(in_new_process(compiled, "-c", program).stdout)
 
 
 def import_times(compiled: str, program: str) -> dict[str, float]:
-    """The ms until a module was imported, by module: what it was the first to import is part of it."""
+    """Return the ms of each module's import, including the modules that it was the first to import."""
     report = in_new_process(compiled, "-X", "importtime", "-c", program).stderr
     lines = re.findall(r"^import time:\s+\d+ \|\s+(\d+) \|\s+(\S+)$", report, re.MULTILINE)
     return {name: int(microseconds) / 1000 for microseconds, name in lines}
 
 
 def first_recall(folder: str, embedding: EmbeddingName, is_ours: bool) -> tuple[float, float]:
-    """The ms of the first and of the second question."""
+    """Return the ms of the first and of the second question."""
 
     async def asking() -> tuple[float, float]:
         memory = ours(folder, embedding) if is_ours else theirs(folder, embedding)
@@ -112,7 +113,7 @@ def measure(scale: Scale, stores: Stores) -> Section:
 
 
 def slowest_parts(times: dict[str, float]) -> str:
-    """The slowest modules that the package imports directly or itself consists of."""
+    """Name the slowest modules of the package."""
     inside = {name: ms for name, ms in times.items() if name.startswith(f"{PACKAGE}.")}
     slowest = sorted(inside, key=lambda name: inside[name], reverse=True)[:5]
     return ", ".join(f"{name.removeprefix(PACKAGE)[1:]} {inside[name]:.0f}" for name in slowest)

@@ -1,4 +1,4 @@
-"""What memories take in RAM and on disk, and how that grows."""
+"""How much RAM and disk memories take, and how that grows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from tqdm import tqdm
 
-from benchmarks.lib.contestants import (
+from benchmarks.lib.report import Cell, Section, Table
+from benchmarks.lib.stores import MESSAGES, QUESTIONS, Scale, Stores, Writer
+from benchmarks.lib.systems import (
     OURS,
     RAW,
     THEIRS,
@@ -24,20 +26,16 @@ from benchmarks.lib.contestants import (
     run_task,
     theirs,
 )
-from benchmarks.lib.corpus import MESSAGES, QUESTIONS, Writer
-from benchmarks.lib.measuring import megabytes_in, resident
-from benchmarks.lib.results import Cell, Section, Table
-from benchmarks.lib.scales import Scale
-from benchmarks.lib.stores import Stores
+from benchmarks.lib.timing import megabytes_in, resident
 
 ABOUT = (
-    "Each store is opened in a process of its own and asked; then its RAM is read. Cheap embedding. KB a memory are above "
+    "Each store is opened and queried in a process of its own, whose RAM is then read. Cheap embedding. KB a memory are relative to "
     "a process that has imported the same and opened nothing. Chroma alone is another process on our folder."
 )
 
 
 def ram_of(folder: str | None, system: str, questions: int) -> float:
-    """MB of a process that opened the store and asked it; without a folder of one that only imported everything."""
+    """Return the MB of a process that queried a store; without a folder, of one that only imported everything."""
     writer = Writer(seed=8)
 
     async def asking() -> float:
@@ -60,7 +58,7 @@ def ram_of(folder: str | None, system: str, questions: int) -> float:
 
 
 async def converse(turns: int) -> tuple[list[float], list[float]]:
-    """A conversation that is captured: the seconds of each turn, and MB on disk after each tenth."""
+    """Return the seconds of each turn of a captured conversation, and the MB on disk after each tenth."""
     seconds: list[float] = []
     sizes: list[float] = []
     said = Writer(seed=9).texts(MESSAGES, turns)
@@ -105,7 +103,7 @@ def conversation_table(scale: Scale) -> Table:
 
 
 def kilobytes(sizes: Sequence[float], turns_between: int) -> float:
-    """KB a message over a stretch; each turn has two messages."""
+    """Return the KB a message between the first and the last size; each turn has two messages."""
     return 1000 * (sizes[-1] - sizes[0]) / max(1, (len(sizes) - 1) * turns_between * 2)
 
 

@@ -25,7 +25,7 @@ from autogen_core.tools import BaseTool
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_persistent_memory import EmbeddedStore, PersistentMemory, memory_tools
-from benchmarks.lib.measuring import stalls_during
+from benchmarks.lib.timing import stalls_during
 
 SIZE = 1_000_000
 """Bytes of a text in UTF-8."""

@@ -1,4 +1,4 @@
-"""What it costs to write: one memory after the other, and many at once."""
+"""What writing costs: one memory after the other, and many at once."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from typing import Any
 from autogen_core.memory import Memory, MemoryContent, MemoryMimeType
 from tqdm import tqdm
 
-from benchmarks.lib.contestants import RAW, THEIRS, EmbeddingName, chroma_on, embed, ours, theirs
-from benchmarks.lib.corpus import FACTS, Writer
-from benchmarks.lib.measuring import Rounds, ratio, seconds_until, typical
-from benchmarks.lib.results import Bar, Cell, Section, Table
-from benchmarks.lib.scales import Scale
-from benchmarks.lib.stores import Stores, copy_of
+from benchmarks.lib.report import Bar, Cell, Section, Table
+from benchmarks.lib.stores import FACTS, Scale, Stores, Writer, copy_of
+from benchmarks.lib.systems import RAW, THEIRS, EmbeddingName, chroma_on, embed, ours, theirs
+from benchmarks.lib.timing import Rounds, ratio, seconds_until, typical
 
 ABOUT = (
     "Short facts, written to disk; seconds for a thousand. `remember_many` waits until all are stored and looks for "
-    "restatements; theirs has nothing but `add`, one by one. Chroma alone gets the vectors, the texts and one field. What is "
-    "written into a store that holds memories already goes into a copy of it."
+    "restatements; theirs has only `add`, one by one. Chroma alone gets the vectors, the texts and one field. Stores that already "
+    "hold memories are copied before they are written to."
 )
 BULK, SINGLE, THEIR_LOOP = "ours, remember_many", "ours, remember one by one", f"{THEIRS}, add one by one"
 RAW_BULK, RAW_SINGLE = f"{RAW}, one add", f"{RAW}, add one by one"
@@ -36,7 +34,7 @@ async def each(write_one: Callable[[str], Awaitable[object]], texts: Sequence[st
 
 
 async def add_to(memory: Memory, text: str) -> None:
-    """Add one, and let the event loop go on: their `add` never does."""
+    """Add a memory, and yield to the event loop, which their `add` never does."""
     await memory.add(MemoryContent(content=text, mime_type=MemoryMimeType.TEXT))
     await asyncio.sleep(0)
 
@@ -53,7 +51,7 @@ async def add_rows(collection: Any, embedding: EmbeddingName, texts: Sequence[st
 async def measure_round(
     embedding: EmbeddingName, writer: Writer, scale: Scale, holding: tuple[str, str] | None
 ) -> dict[str, float]:
-    """Seconds for a thousand, for each way to write, into empty stores or copies of those that hold memories already."""
+    """Return the seconds for a thousand memories, for each way to write, into empty stores or copies of filled ones."""
     with ExitStack() as folders:
         if holding is None:
             fresh = folders.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
@@ -86,7 +84,7 @@ async def measure_round(
 
 
 def raw_collection(folder: str, is_fresh: bool) -> Any:
-    """A collection for Chroma alone: a new one, or the one that holds memories already."""
+    """Return a collection for Chroma alone: a new one, or the one that already holds memories."""
     client = chroma_on(folder)
     if is_fresh:
         cosine = {"hnsw": {"space": "cosine"}}
