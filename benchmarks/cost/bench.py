@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks.cost import cold, footprint, load, turns, writes
+from benchmarks.cost import load, process, turns, writes
 from benchmarks.lib.report import Section, Table, draw
 from benchmarks.lib.stores import QUICK, SCALES, WHOLE, Scale, Stores, build, place
 from benchmarks.lib.timing import in_fresh_process, processes
@@ -37,9 +37,9 @@ PARTS: dict[str, Callable[[Scale, Stores], Section]] = {
     "writes": writes.measure,
     "users": load.measure_users,
     "stalls": load.measure_stalls,
-    "cold": cold.measure,
+    "cold": process.measure_start,
     "stages": turns.measure_stages,
-    "footprint": footprint.measure,
+    "footprint": process.measure_footprint,
 }
 VERSIONS = ("autogen-core", "autogen-ext", "chromadb", "onnxruntime")
 
@@ -63,7 +63,7 @@ def run(scale: Scale, kept: Path | None, parts: Sequence[str]) -> tuple[list[Sec
 
 def bars_of(sections: Sequence[Section]) -> Table:
     rows = [bar.row for section in sections for bar in section.bars]
-    return Table(["what", "bar", "figure", "", "why"], rows)
+    return Table(["what", "target", "figure", "", "why"], rows)
 
 
 def about(scale: Scale, seconds: Mapping[str, float]) -> str:
@@ -91,7 +91,7 @@ def report(sections: Sequence[Section], introduction: str) -> None:
         print(f"\n{section.title}\n{'=' * len(section.title)}\n{section.about}")
         for table in section.tables:
             print(f"\n{table.text()}")
-    print(f"\nBars\n====\n{introduction}\n\n{bars_of(sections).text()}".replace("**", ""))
+    print(f"\nTargets\n=======\n{introduction}\n\n{bars_of(sections).text()}".replace("**", ""))
 
 
 def update(readme: Path, text: str) -> None:

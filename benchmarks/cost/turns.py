@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import statistics
 import time
@@ -11,7 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial, wraps
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from autogen_core.memory import ListMemory, Memory, MemoryContent, MemoryMimeType
 from autogen_core.models import SystemMessage, UserMessage
@@ -57,17 +58,17 @@ ABOUT_STAGES = (
 PACKAGE = "autogen_persistent_memory"
 TURN = "update_context"
 SEAMS = {
-    TURN: [(f"{PACKAGE}.memories.protocol", "EngineMemory.update_context")],
-    "what to ask": [(f"{PACKAGE}.conversation.turn", "question")],
-    "embed": [(f"{PACKAGE}.text.minilm", "MiniLM.embed")],
-    "keyword": [(f"{PACKAGE}.retrieval.cache", "RecordCache.ask")],
+    TURN: [f"{PACKAGE}.memories.protocol.EngineMemory.update_context"],
+    "what to ask": [f"{PACKAGE}.conversation.turn.question"],
+    "embed": [f"{PACKAGE}.text.minilm.MiniLM.embed"],
+    "keyword": [f"{PACKAGE}.retrieval.cache.RecordCache.ask"],
     "vector query": [
-        (f"{PACKAGE}.retrieval.vector_index", "VectorIndex.nearest"),
-        ("chromadb.api.models.Collection", "Collection.query"),
+        f"{PACKAGE}.retrieval.vector_index.VectorIndex.nearest",
+        "chromadb.api.models.Collection.Collection.query",
     ],
-    "rank": [(f"{PACKAGE}.retrieval.cache", "RecordCache._weighed"), (f"{PACKAGE}.retrieval.search", "rank")],
-    "block": [(f"{PACKAGE}.conversation.turn", "render")],
-    "context update": [(f"{PACKAGE}.conversation.turn", "place_block")],
+    "rank": [f"{PACKAGE}.retrieval.cache.RecordCache._weighed", f"{PACKAGE}.retrieval.search.rank"],
+    "block": [f"{PACKAGE}.conversation.turn.render"],
+    "context update": [f"{PACKAGE}.conversation.turn.place_block"],
 }
 """The functions of each stage, which are wrapped with a clock; if one moves in the package, change it here."""
 BARE = "no memory, beside the capturing one"
@@ -277,25 +278,6 @@ class Clock:
         ]
 
 
-@contextmanager
-def clocks_at(clock: Clock) -> Iterator[None]:
-    """Wrap the functions of all stages with the clock."""
-    replaced: list[tuple[Any, str, Any]] = []
-    try:
-        for stage, seams in SEAMS.items():
-            for module, path in seams:
-                *owners, name = path.split(".")
-                owner = importlib.import_module(module)
-                for part in owners:
-                    owner = getattr(owner, part)
-                replaced.append((owner, name, getattr(owner, name)))
-                setattr(owner, name, clock.around(stage, getattr(owner, name)))
-        yield
-    finally:
-        for owner, name, work in replaced:
-            setattr(owner, name, work)
-
-
 def covered(spans: Iterable[Span]) -> float:
     """Return the ms in which at least one of the spans ran."""
     seconds = 0.0
@@ -351,7 +333,11 @@ async def stages_and_floor(
 
 
 async def timed_turn(agent: Any, clock: Clock, question: str) -> None:
-    with clocks_at(clock):
+    """Run a turn while the clock is around the functions of all stages."""
+    with ExitStack() as patches:
+        for stage, functions in SEAMS.items():
+            for name in functions:
+                patches.enter_context(patch(name, clock.around(stage, resolve_name(name))))
         await run_task(agent, question)
 
 

@@ -71,10 +71,7 @@ async def measure_round(
         }
         if embedding == "words":
             ways[SINGLE] = (partial(each, memory.remember), scale.one_by_one)
-            ways[RAW_SINGLE] = (
-                partial(each, lambda text: add_rows(collection, embedding, [text])),
-                scale.one_by_one,
-            )
+            ways[RAW_SINGLE] = (partial(each, lambda text: add_rows(collection, embedding, [text])), scale.one_by_one)
         taken = {
             name: 1000 / count * await seconds_until(write(writer.texts(FACTS, count)))
             for name, (write, count) in tqdm(ways.items(), desc=f"writing, {embedding}", leave=False, disable=None)

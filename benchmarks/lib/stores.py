@@ -106,9 +106,9 @@ class Scale:
     """How many questions a store is asked before its RAM is measured."""
     conversation: int
     """Turns of the long conversation."""
-    settling: float = 0
+    settling: float
     """Seconds between opening a store and measuring turns, in which ours reads vectors into RAM."""
-    isolated: bool = True
+    isolated: bool
     """Whether parts run in new processes, each of which takes seconds to start."""
 
     def apart(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -116,62 +116,27 @@ class Scale:
         return in_fresh_process(work, *arguments) if self.isolated else work(*arguments)
 
 
-WHOLE = Scale(
-    name="whole",
-    minilm_sizes=(100, 1_000, 10_000),
-    word_sizes=(1_000, 10_000, 100_000),
-    turns=50,
-    rounds=3,
-    listed=1_000,
-    bulk=1_000,
-    one_by_one=100,
-    users=1_000,
-    memories_of_user=100,
-    users_asked=20,
-    agents=50,
-    agent_turns=4,
-    imports=11,
-    questions=100,
-    conversation=200,
-    settling=2,
-)
-QUICK = Scale(
-    name="quick",
-    minilm_sizes=(100, 500),
-    word_sizes=(500, 2_000),
-    turns=20,
-    rounds=1,
-    listed=100,
-    bulk=200,
-    one_by_one=30,
-    users=20,
-    memories_of_user=50,
-    users_asked=5,
-    agents=50,
-    agent_turns=1,
-    imports=5,
-    questions=20,
-    conversation=20,
-)
-TINY = Scale(
-    name="tiny",
-    minilm_sizes=(20, 40),
-    word_sizes=(40, 80),
-    turns=2,
-    rounds=1,
-    listed=20,
-    bulk=20,
-    one_by_one=3,
-    users=3,
-    memories_of_user=10,
-    users_asked=2,
-    agents=3,
-    agent_turns=1,
-    imports=1,
-    questions=2,
-    conversation=10,
-    isolated=False,
-)
+_NUMBERS: Mapping[str, Sequence[Any]] = {
+    "name": ("whole", "quick", "tiny"),
+    "minilm_sizes": ((100, 1_000, 10_000), (100, 500), (20, 40)),
+    "word_sizes": ((1_000, 10_000, 100_000), (500, 2_000), (40, 80)),
+    "turns": (50, 20, 2),
+    "rounds": (3, 1, 1),
+    "listed": (1_000, 100, 20),
+    "bulk": (1_000, 200, 20),
+    "one_by_one": (100, 30, 3),
+    "users": (1_000, 20, 3),
+    "memories_of_user": (100, 50, 10),
+    "users_asked": (20, 5, 2),
+    "agents": (50, 50, 3),
+    "agent_turns": (4, 1, 1),
+    "imports": (11, 5, 1),
+    "questions": (100, 20, 2),
+    "conversation": (200, 20, 10),
+    "settling": (2, 0, 0),
+    "isolated": (True, True, False),
+}
+WHOLE, QUICK, TINY = (Scale(**dict(zip(_NUMBERS, numbers, strict=True))) for numbers in zip(*_NUMBERS.values()))
 SCALES = {scale.name: scale for scale in (WHOLE, QUICK, TINY)}
 
 SESSION = 40

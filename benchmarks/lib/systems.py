@@ -9,13 +9,14 @@ import math
 import tempfile
 import uuid
 import zlib
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import chromadb
 import numpy as np
@@ -146,9 +147,9 @@ def raw_query(collection: Any, vectors: Any) -> Any:
     return collection.query(query_embeddings=vectors, n_results=POLICY.candidates, include=["distances"])
 
 
-def scripted(turns: int) -> ReplayChatCompletionClient:
+def scripted(turns: int, reply: str = "Understood.") -> ReplayChatCompletionClient:
     """Return a model that answers at once."""
-    return ReplayChatCompletionClient(["Understood."] * turns)
+    return ReplayChatCompletionClient([reply] * turns)
 
 
 def agent_with(
@@ -177,15 +178,20 @@ class Item:
         return f"{self.speaker}: {self.text}" if self.speaker else self.text
 
 
-class System(Protocol):
+class System(ABC):
     """Stores items, and finds the ids of those that answer a question, best first."""
 
+    @abstractmethod
     async def store(self, items: Sequence[Item]) -> None: ...
+
+    @abstractmethod
     async def find(self, question: str, limit: int) -> list[str]: ...
-    async def close(self) -> None: ...
+
+    async def close(self) -> None:  # noqa: B027
+        """Release what it holds."""
 
 
-class Ours:
+class Ours(System):
     """This package, through its public API, with default settings unless others are given.
 
     The id of an item is stored as metadata, so that another instance on the same store can find it, too.
@@ -234,7 +240,7 @@ class ByRelevance(Ours):
         return [hit.record.metadata["item"] for hit in best[:limit]]
 
 
-class Floor:
+class Floor(System):
     """The least that a vector search costs: embedding the question, and one query to Chroma, as large as our own."""
 
     async def store(self, items: Sequence[Item]) -> None:
@@ -259,7 +265,7 @@ class Floor:
         self._client.delete_collection(self._collection.name)
 
 
-class AutoGen:
+class AutoGen(System):
     """AutoGen's own `ChromaDBVectorMemory`. It has no field for the speaker, which is put into the text."""
 
     def __init__(self, limit: int = 20) -> None:
@@ -280,7 +286,7 @@ class AutoGen:
         self._folder.cleanup()
 
 
-class MiniLM:
+class MiniLM(System):
     """Exact cosine similarity of the texts, and nothing else."""
 
     def __init__(self) -> None:
@@ -296,11 +302,8 @@ class MiniLM:
         similarity = self._vectors @ np.array(await self._embedding.embed_query(question))
         return [self._items[index].id for index in np.argsort(-similarity)[:limit]]
 
-    async def close(self) -> None:
-        return None
 
-
-class BM25:
+class BM25(System):
     """Keywords alone, over "date speaker: text", with the terms of our own index."""
 
     def __init__(self, k1: float = 0.9, b: float = 0.4) -> None:
@@ -324,9 +327,6 @@ class BM25:
             counts = np.array([document[term] for document in self._counts])
             scores += weight * counts * (self._k1 + 1) / (counts + self._k1 * relative)
         return [self._items[index].id for index in np.argsort(-scores)[:limit]]
-
-    async def close(self) -> None:
-        return None
 
 
 SYSTEMS: dict[str, Callable[[], System]] = {

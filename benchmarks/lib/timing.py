@@ -81,12 +81,6 @@ async def stalls_during(work: Awaitable[object], *, own: bool = False) -> list[f
     return stalls
 
 
-def seconds_of(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
 async def seconds_until(work: Awaitable[object]) -> float:
     started = time.perf_counter()
     await work

@@ -23,7 +23,7 @@ from typing import Any
 from tqdm import tqdm
 
 from autogen_persistent_memory import RecallPolicy
-from benchmarks.lib.report import chart
+from benchmarks.lib.report import Table, chart
 from benchmarks.lib.scores import Question, option_parser
 from benchmarks.lib.systems import Item, Ours
 from benchmarks.retrieval.locomo import read
@@ -144,15 +144,15 @@ async def main(data: Path) -> dict[str, dict[str, Any]]:
 
 def report(results: dict[str, dict[str, Any]]) -> None:
     for name, result in results.items():
-        print(
-            f"\n{name}: {result['answerable questions']} answerable and {result['foreign questions']} foreign questions"
-        )
-        print(f"{'least similarity':<20}{'answerable kept':>20}{'foreign injecting':>20}")
-        points = sorted([*result["curve"], result["default"]], key=lambda point: float(point["threshold"]))
-        for point in {point["threshold"]: point for point in points}.values():
-            mark = "  <- default" if point == result["default"] else ""
-            print(f"{point['threshold']:<20.3f}{point['kept']:>20.1f}{point['foreign']:>20.1f}{mark}")
-        print(f"{'in the block':<20}{result['block']['kept']:>20.1f}{result['block']['foreign']:>20.1f}")
+        questions = f"{result['answerable questions']} answerable and {result['foreign questions']} foreign questions"
+        points = {point["threshold"]: point for point in [*result["curve"], result["default"]]}
+        rows = [
+            [f"{at:.3f}{' (default)' if at == result['default']['threshold'] else ''}", point["kept"], point["foreign"]]
+            for at, point in sorted(points.items())
+        ]
+        rows.append(["in the block", result["block"]["kept"], result["block"]["foreign"]])
+        columns = ["least similarity", "answerable kept", "foreign injecting"]
+        print(f"\n{Table(columns, rows, f'{name}: {questions}').text()}")
 
 
 def plot(results: dict[str, dict[str, Any]], picture: Path) -> None:

@@ -197,7 +197,7 @@ async def test_many_users_chat_at_once_never_see_each_others_memories_and_go_on_
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_a_notebook_still_shows_what_is_saved_in_it(notebook: str, environment: dict[str, str], home: Path) -> None:
-    assert run(environment, "execute.py", "--check", notebook) == f"{notebook}: is as it was saved\n"
+    assert run(environment, "execute.py", "--check", notebook) == f"{notebook}: unchanged\n"
     assert not (home / ".autogen_memory").exists()
 
 
