@@ -1,4 +1,4 @@
-"""Small stand-ins for what the tests do not test: an embedding by words, a clock set by hand, a hit, a conversation."""
+"""Small test doubles: an embedding by words, a clock set by hand, a hit, a conversation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 
 
 def hit(content: str, score: float = 0.5, *, days: float = 0, **fields: object) -> MemoryHit:
-    """A memory of that age, and how similar and sure it is."""
+    """Return a hit with an age, a similarity and a confidence."""
     written = NOW - timedelta(days=days)
     record = MemoryRecord(
         id="x",
@@ -29,7 +29,7 @@ def hit(content: str, score: float = 0.5, *, days: float = 0, **fields: object) 
 
 
 def conversation(*lines: str) -> list[Message]:
-    """Messages from lines such as "user: hello"."""
+    """Return messages from lines such as "user: hello"."""
     said = [line.partition(": ") for line in lines]
     return [
         Message(id=str(number), source=source, text=text, by_user=source == "user", at=NOW)
@@ -38,7 +38,7 @@ def conversation(*lines: str) -> list[Message]:
 
 
 def word_vectors(texts: list[str]) -> list[list[float]]:
-    """A vector for each text in which every word has a direction of its own: texts that share words are similar."""
+    """Embed texts so that each word has its own direction: texts that share words are similar."""
     return [_vector(text) for text in texts]
 
 
@@ -68,7 +68,7 @@ def _vector(text: str) -> list[float]:
 
 
 class HandClock:
-    """A clock that stands still until it is moved."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -81,7 +81,7 @@ class HandClock:
 
 
 def chroma_words() -> object:
-    """The same embedding as one of Chroma's, for those who use Chroma themselves."""
+    """Return the same embedding as a Chroma embedding function, for tests that use Chroma directly."""
     import numpy as np
     from chromadb import Documents, EmbeddingFunction, Embeddings
 
