@@ -67,14 +67,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
 
 
 @pytest.fixture
-def memory() -> PersistentMemory:
-    """A `PersistentMemory` in RAM, with the toy embedding."""
-    return PersistentMemory("user-42", session="today", store=TemporaryStore(), embedding=words())
+def memory_store() -> TemporaryStore:
+    """The store of the fixtures `memory` and `profile`."""
+    return TemporaryStore()
 
 
 @pytest.fixture
-def profile() -> ProfileMemory:
-    return ProfileMemory("user-42", store=TemporaryStore(), embedding=words())
+def memory(memory_store: TemporaryStore) -> PersistentMemory:
+    """A `PersistentMemory` in RAM, with the toy embedding."""
+    return PersistentMemory("user-42", session="today", store=memory_store, embedding=words())
+
+
+@pytest.fixture
+def profile(memory_store: TemporaryStore) -> ProfileMemory:
+    return ProfileMemory("user-42", store=memory_store, embedding=words())
 
 
 @pytest.fixture(scope="session")

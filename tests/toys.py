@@ -6,6 +6,9 @@ import hashlib
 import math
 import re
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from autogen_core.models import LLMMessage, SystemMessage, UserMessage
 
 from autogen_persistent_memory import CallableEmbedding, MemoryHit, MemoryRecord, register_embedding
 from autogen_persistent_memory.extraction.extractor import Message
@@ -78,6 +81,25 @@ class HandClock:
 
     def move(self, **by: float) -> None:
         self.now += timedelta(**by)
+
+
+def is_block(message: LLMMessage) -> bool:
+    """Return whether a message is a block of memories."""
+    is_ours = isinstance(message, SystemMessage) or (isinstance(message, UserMessage) and message.source == "memory")
+    return is_ours and str(message.content).startswith('<memory id="')
+
+
+def make_schema_newer(folder: Path) -> list[int]:
+    """Mark all collections of a closed store as written by a future version, and return their sizes."""
+    import chromadb
+
+    client = chromadb.PersistentClient(str(folder), settings=chromadb.Settings(anonymized_telemetry=False))
+    collections = [found for found in client.list_collections() if found.metadata]
+    for found in collections:
+        client.get_collection(found.name, embedding_function=None).modify(metadata={**found.metadata, "apm_schema": 99})
+    counts = [found.count() for found in collections]
+    client.close()
+    return counts
 
 
 def chroma_words() -> object:

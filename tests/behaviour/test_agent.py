@@ -33,10 +33,9 @@ from autogen_core.models import (
 )
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from PIL import Image as Picture
-from toys import words
+from toys import is_block, words
 
 from autogen_persistent_memory import PersistentMemory, ProfileMemory, RecallPolicy, SessionMemory, TemporaryStore
-from autogen_persistent_memory.conversation.autogen_messages import block_id_of
 from autogen_persistent_memory.core.tokens import count_tokens
 
 
@@ -47,7 +46,7 @@ def an_agent(memory: Any, replies: int = 60, **options: Any) -> tuple[AssistantA
 
 
 def blocks(messages: Sequence[LLMMessage]) -> list[str]:
-    return [str(message.content) for message in messages if block_id_of(message)]
+    return [str(message.content) for message in messages if is_block(message)]
 
 
 async def in_context(context: ChatCompletionContext) -> list[LLMMessage]:
@@ -206,12 +205,14 @@ async def test_profile_and_session_memories_combine_on_one_agent() -> None:
     assert "- Bob: green tea was sold out" in second
 
 
-async def test_a_block_is_replaced_after_its_state_was_loaded_in_another_process(memory: PersistentMemory) -> None:
+async def test_a_block_is_replaced_after_its_state_was_loaded_in_another_process(
+    memory: PersistentMemory, memory_store: TemporaryStore
+) -> None:
     await memory.remember("Likes green tea")
     agent, _ = an_agent(memory)
     await agent.run(task="green tea?")
     state = json.loads(json.dumps(await agent.save_state()))
-    again = PersistentMemory("user-42", store=memory._engine.store, embedding=words())
+    again = PersistentMemory("user-42", store=memory_store, embedding=words())
     resumed, client = an_agent(again)
     await resumed.load_state(state)
     await resumed.run(task="and green tea now?")
@@ -248,7 +249,7 @@ async def test_models_that_forbid_scattered_system_messages_are_supported(placem
     for _ in range(3):
         await agent.run(task="green tea?")
     shown = await seen(client)
-    (block,) = [message for message in shown if block_id_of(message)]
+    (block,) = [message for message in shown if is_block(message)]
     assert isinstance(block, SystemMessage if placement == "system" else UserMessage)
     assert shown.index(block) == (1 if placement == "system" else len(shown) - 2)
 
@@ -502,7 +503,7 @@ async def test_many_photographs_neither_stall_the_loop_nor_exceed_the_deadline(
     await context.add_message(UserMessage(content=["green tea?", Image(noise)], source="user"))
     assert len((await memory.update_context(context)).memories.results) == 1
     shown = await context.get_messages()
-    assert [bool(block_id_of(message)) for message in shown] == [False, False, False, True, False]
+    assert [is_block(message) for message in shown] == [False, False, False, True, False]
 
 
 class Summary(UnboundedChatCompletionContext):

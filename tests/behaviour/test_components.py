@@ -75,10 +75,8 @@ def test_a_memory_survives_json_with_store_scope_embedding_and_policy(memory: An
     again = through_json(memory)
     assert type(again) is type(memory)
     assert again.namespace == memory.namespace
-    assert again._engine.store.config == memory._engine.store.config
-    assert type(again._engine.store) is type(memory._engine.store)
-    assert again._engine.embedding.config == memory._engine.embedding.config
-    assert again._engine.embedding.id == memory._engine.embedding.id
+    assert again.dump_component().config["store"] == memory.dump_component().config["store"]
+    assert again.dump_component().config["embedding"] == memory.dump_component().config["embedding"]
     assert again.policy == memory.policy
     assert again.dump_component() == memory.dump_component()
 

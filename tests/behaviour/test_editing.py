@@ -46,8 +46,8 @@ async def test_an_edited_memory_is_no_longer_found_by_its_old_words(profile: Pro
     assert hit.keywords > 0
 
 
-async def test_edits_of_kind_and_pinning_change_the_expiry(profile: ProfileMemory, clock: HandClock) -> None:
-    profile = ProfileMemory("user-42", store=profile._engine.store, embedding=words())
+async def test_edits_of_kind_and_pinning_change_the_expiry(clock: HandClock) -> None:
+    profile = ProfileMemory("user-42", store=TemporaryStore(), embedding=words())
     record = await profile.remember("Is in Lisbon this week", kind="temporary", tags=["where"])
     assert record.expires_at == clock.now + timedelta(days=7)
     clock.move(days=1)
@@ -142,10 +142,9 @@ async def test_a_dry_run_of_forget_counts_and_deletes_nothing(memory: Persistent
     assert await memory.forget(containing="Has") == 2
 
 
-async def test_redaction_can_be_disabled(profile: ProfileMemory) -> None:
-    open_hearted = ProfileMemory(
-        "user-42", store=profile._engine.store, embedding=words(), policy=RecallPolicy(redact=False)
-    )
-    record = await open_hearted.remember("Has a key")
+async def test_redaction_can_be_disabled() -> None:
+    policy = RecallPolicy(redact=False)
+    profile = ProfileMemory("user-42", store=TemporaryStore(), embedding=words(), policy=policy)
+    record = await profile.remember("Has a key")
     key = "The key is sk-proj-abcdefghijklmnopqrstuvwxyz123456"
-    assert (await open_hearted.edit(record.id, content=key)).content == key
+    assert (await profile.edit(record.id, content=key)).content == key

@@ -105,12 +105,13 @@ async def test_autogens_memory_contents_have_the_same_limits(what: str, memory: 
 
 
 async def test_a_memory_of_maximum_size_is_stored_and_exported() -> None:
-    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=by_first_words())
+    store = TemporaryStore()
+    memory = PersistentMemory("ann", store=store, embedding=by_first_words())
     record = await memory.remember(**LARGEST)
     assert await memory.record(record.id) == record
     assert (record.content, list(record.tags)) == (LARGEST["content"], LARGEST["tags"])
     file, other = io.BytesIO(), TemporaryStore()
-    await export_memories(memory._engine.store, file, progress=False)
+    await export_memories(store, file, progress=False)
     await import_memories(other, io.BytesIO(file.getvalue()), embedding=by_first_words(), progress=False)
     async with PersistentMemory("ann", store=other, embedding=by_first_words()) as copy:
         assert await copy.record(record.id) == record

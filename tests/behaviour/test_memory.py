@@ -283,14 +283,14 @@ async def test_a_cancelled_token_cancels(profile: ProfileMemory) -> None:
     assert await profile.count() == 0
 
 
-async def test_contents_added_to_a_session_belong_to_it(memory: PersistentMemory) -> None:
+async def test_contents_added_to_a_session_belong_to_it(memory: PersistentMemory, memory_store: TemporaryStore) -> None:
     session = memory.session
     await session.add(MemoryContent(content="hello there", mime_type=MemoryMimeType.TEXT))
     (message,) = await session.messages()
     assert (message.kind, message.session) == ("interaction", "today")
     with pytest.raises(ValueError, match="of the session 'today' alone"):
         await session.recall("hello there", session="tomorrow")
-    other = SessionMemory.on_engine(memory._engine, "tomorrow")
+    other = SessionMemory("user-42", "tomorrow", store=memory_store, embedding=words())
     assert (await other.query("hello there")).results == []
     with pytest.raises(ValueError, match="blank"):
         await session.append("Ann", "")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import free_port
-from toys import word_vectors, words
+from toys import make_schema_newer, word_vectors, words
 
 from autogen_persistent_memory import (
     CallableEmbedding,
@@ -105,12 +105,11 @@ async def test_another_embedding_is_refused_at_open(tmp_path: Path) -> None:
         await memory.remember("Likes jam")
 
 
-async def test_a_newer_schema_is_refused_at_open() -> None:
-    store = TemporaryStore()
-    memory = PersistentMemory("ann", store=store, embedding=words())
-    await memory.set("key", "value")
-    newer = {"apm_schema": 99, "apm_namespace": "ann", "apm_shelf": "values", "apm_embedding": "none"}
-    await memory._engine.values.write(lambda collection: collection.modify(metadata=newer))  # type: ignore[attr-defined]
+async def test_a_newer_schema_is_refused_at_open(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "store")
+    async with PersistentMemory("ann", store=store, embedding=words()) as memory:
+        await memory.set("key", "value")
+    await asyncio.to_thread(make_schema_newer, store.folder())
     for memory in each_memory(store):
         assert [type(error) for error in await refusals(memory)] == [SchemaVersionError] * 2
 

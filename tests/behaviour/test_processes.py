@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from toys import words
+from toys import make_schema_newer, words
 
 from autogen_persistent_memory import (
     EmbeddedStore,
@@ -20,7 +20,6 @@ from autogen_persistent_memory import (
     SchemaVersionError,
     StoreLockedError,
     StoreUnavailableError,
-    TemporaryStore,
 )
 
 TESTS = Path(__file__).parents[1]
@@ -201,16 +200,13 @@ async def test_a_read_only_disk_is_explained(small_disk: Path) -> None:
     await memory.close()
 
 
-async def test_a_store_of_a_newer_schema_is_refused_and_not_changed() -> None:
-    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words())
-    await memory.remember("Likes tea")
-    await memory.set("key", "value")
-    values = memory._engine.values
-    for part, table in ((memory._engine.namespace_data.table("profile"), "profile"), (values, "values")):
-        embedding = "toy-words" if table == "profile" else "none"
-        metadata = {"apm_schema": 99, "apm_namespace": "ann", "apm_shelf": table, "apm_embedding": embedding}
-        await part.write(lambda collection, metadata=metadata: collection.modify(metadata=metadata))  # type: ignore[union-attr,misc]
-    newcomer = PersistentMemory("ann", store=memory._engine.store, embedding=words())
+async def test_a_store_of_a_newer_schema_is_refused_and_not_changed(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "store")
+    async with PersistentMemory("ann", store=store, embedding=words()) as memory:
+        await memory.remember("Likes tea")
+        await memory.set("key", "value")
+    counts = await asyncio.to_thread(make_schema_newer, store.folder())
+    newcomer = PersistentMemory("ann", store=store, embedding=words())
     for refused in (
         newcomer.remember("Likes jam"),
         newcomer.recall("tea"),
@@ -222,4 +218,5 @@ async def test_a_store_of_a_newer_schema_is_refused_and_not_changed() -> None:
     ):
         with pytest.raises(SchemaVersionError, match=r"schema 99.*pip install --upgrade"):
             await refused
-    assert await memory._engine.namespace_data.table("profile").read(lambda collection: collection.count(), 0) == 1  # type: ignore[attr-defined]
+    await newcomer.close()
+    assert await asyncio.to_thread(make_schema_newer, store.folder()) == counts == [1, 1]

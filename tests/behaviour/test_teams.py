@@ -19,14 +19,14 @@ from autogen_agentchat.agents import (
 )
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, StopMessage
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_core import FunctionCall
 from autogen_core.models import CreateResult, LLMMessage, ModelFamily, ModelInfo, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from toys import words
+from toys import is_block, words
 
 from autogen_persistent_memory import EmbeddedStore, PersistentMemory, RecallPolicy, TemporaryStore
-from autogen_persistent_memory.conversation.autogen_messages import block_id_of, said_by
 
 TOOLS = ModelInfo(
     vision=False, function_calling=True, json_output=False, family=ModelFamily.UNKNOWN, structured_output=False
@@ -108,8 +108,9 @@ TEAMS = [round_robin, selected_by_model, selected_by_function, swarm, graph]
 
 async def said(stream: AsyncIterable[Any]) -> list[str]:
     """Return the messages of a run, in order."""
-    found = [said_by(item) async for item in stream]
-    return [f"{one.source}: {one.text}" for one in found if one is not None]
+    messages = [item async for item in stream if isinstance(item, BaseChatMessage)]
+    silent = HandoffMessage, StopMessage
+    return [f"{message.source}: {message.to_text()}" for message in messages if not isinstance(message, silent)]
 
 
 async def captured(*memories: PersistentMemory) -> list[str]:
@@ -125,7 +126,7 @@ async def seen(member: Any) -> Sequence[LLMMessage]:
 
 
 async def blocks(member: Any) -> list[str]:
-    return [str(message.content) for message in await seen(member) if block_id_of(message)]
+    return [str(message.content) for message in await seen(member) if is_block(message)]
 
 
 def three(store: TemporaryStore, *, shared: bool) -> list[PersistentMemory]:

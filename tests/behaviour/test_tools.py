@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from typing import Any
 
@@ -24,10 +25,11 @@ from autogen_persistent_memory import (
     ServerStore,
     SessionMemory,
     TemporaryStore,
+    export_memories,
+    import_memories,
     memory_tools,
 )
 from autogen_persistent_memory.conversation.autogen_messages import without_answers
-from autogen_persistent_memory.core.records import draft
 
 CALLING: ModelInfo = {
     "vision": False,
@@ -383,10 +385,16 @@ async def test_tools_survive_being_dumped_and_loaded() -> None:
     assert {item.tags for item in await memory.records()} == {("ops",)}
 
 
-async def test_forget_accepts_an_id_prefix(memory: PersistentMemory) -> None:
+async def test_forget_accepts_an_id_prefix(memory: PersistentMemory, memory_store: TemporaryStore) -> None:
     ids = ["abcdef01" + "0" * 24, "abcdef02" + "0" * 24, "12345678" + "0" * 24]
-    drafts = [draft(f"The user owns item{number}", id=id) for number, id in enumerate(ids)]
-    await memory._engine.remember("profile", drafts)
+    source, export = TemporaryStore(), io.StringIO()
+    async with PersistentMemory(memory.namespace, store=source, embedding=words()) as other:
+        records = await other.remember_many([f"The user owns item{number}" for number in range(len(ids))])
+        await export_memories(source, export, progress=False)
+    lines = export.getvalue()
+    for record, id in zip(records, ids, strict=True):
+        lines = lines.replace(record.id, id)
+    await import_memories(memory_store, io.StringIO(lines), embedding=words(), progress=False)
     (forget,) = memory_tools(memory, ["forget"])
     assert isinstance(forget, BaseTool)
     assert "2 memories begin with abcdef" in await run(forget, id="abcdef")
