@@ -88,30 +88,13 @@ def _failed(code: int, error: Exception) -> typer.Exit:
     return typer.Exit(code)
 
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "namespaces": read.namespaces,
-    "list": read.list_,
-    "search": read.search,
-    "show": read.show,
-    "history": read.history,
-    "values": read.values,
-    "stats": read.stats,
-    "add": write.add,
-    "edit": write.edit,
-    "forget": write.forget,
-    "sessions": write.sessions,
-    "export": maintain.export,
-    "import": maintain.import_,
-    "snapshot": maintain.snapshot,
-    "doctor": maintain.doctor,
-    "compact": maintain.compact,
-    "reembed": maintain.reembed,
-    "share": share.share,
-    "serve": share.serve,
-    "demo": demo.demo,
-}
-for _name, _function in _COMMANDS.items():
-    app.command(_name, hidden=_name == "serve")(_command(_function))
+for _function in (
+    *(read.namespaces, read.list_, read.search, read.show, read.history, read.values, read.stats),
+    *(write.add, write.edit, write.forget, write.sessions),
+    *(maintain.export, maintain.import_, maintain.snapshot, maintain.doctor, maintain.compact, maintain.reembed),
+    *(share.share, share.serve, demo.demo),
+):
+    app.command(_function.__name__.rstrip("_"), hidden=_function is share.serve)(_command(_function))
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ def share(context: CommandContext, port: Port = 8000) -> None:
         raise ValueError("Only a folder can be shared; leave out --server.")
     with context.connection(may_be_new=True) as connection:
         context.run(connection.prepare())  # fails if another process has it open, and repairs it
-    folder, port = store.folder(), port or _free_port()
+    folder, port = store.folder(), _available(port)
     with _many_open_files() as files, _running(folder, port) as server, contextlib.suppress(KeyboardInterrupt):
         if files < _ENOUGH_FILES:
             note(
@@ -100,10 +100,6 @@ def _running(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
         lock = FolderLock(folder)
         lock.take()
         stack.callback(lock.release)
-        if _is_in_use(port):
-            raise StoreUnavailableError(
-                f"Port {port} of {_HOST} is in use. Choose another with --port, or a free one with 0."
-            )
         for number in _STOP_SIGNALS:
             stack.callback(signal.signal, number, signal.signal(number, signal.default_int_handler))
         server = subprocess.Popen(
@@ -153,17 +149,17 @@ def _answers(port: int) -> bool:
         connection.close()
 
 
-def _is_in_use(port: int) -> bool:
+def _available(port: int) -> int:
+    """Return the port, or for 0 a free one.
+
+    Raises:
+        StoreUnavailableError: The port is in use.
+    """
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((_HOST, port))
         except OSError:
-            return True
-    return False
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind((_HOST, 0))
+            message = f"Port {port} of {_HOST} is in use. Choose another with --port, or a free one with 0."
+            raise StoreUnavailableError(message) from None
         return int(listener.getsockname()[1])

@@ -183,13 +183,8 @@ async def listed(size: int) -> ListMemory:
     return memory
 
 
-def growth_rows(words: Sequence[Turns]) -> list[list[Cell]]:
-    """Return the ratio of each time to that with the smallest number of memories."""
-    return [[name, *(times_as_long(words[0], turns, name) for turns in words)] for name in (OURS, THEIRS, FLOOR)]
-
-
 def times_as_long(before: Turns, after: Turns, name: str) -> float:
-    """Return the median of the rounds' ratios."""
+    """Return how many times as long it takes with more memories: the median of the rounds' ratios."""
     return statistics.median(late[name] / early[name] for early, late in zip(before.p50, after.p50, strict=True))
 
 
@@ -225,7 +220,8 @@ def measure(scale: Scale, stores: Stores) -> Section:
         for name in (OURS, CAPTURING, THEIRS, FLOOR)
     }
     table = Table(columns, [row for turns in minilm + words for row in turns.rows()])
-    growth = Table(["times as long, cheap", *(f"{turns.size:,}" for turns in words)], growth_rows(words), "Growth")
+    rows = [[name, *(times_as_long(words[0], turns, name) for turns in words)] for name in (OURS, THEIRS, FLOOR)]
+    growth = Table(["times as long, cheap", *(f"{turns.size:,}" for turns in words)], rows, "Growth")
     return Section("Turn cost", f"{scale.turns} turns. {ABOUT}", [table, growth], bars(minilm[-1], words), curves)
 
 

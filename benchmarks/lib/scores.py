@@ -101,18 +101,12 @@ async def compare(
         await system.close()
 
 
-def summaries_of(results: Mapping[str, Scores]) -> dict[str, dict[str, float]]:
-    """Return the figures of each system, and if the floor was measured also the ratio of the times to the floor's."""
+def report(results: Mapping[str, Scores], *, as_json: bool, title: str) -> None:
+    """Print the figures of all systems side by side, and if the floor was measured the ratio of the times to its own."""
     summaries = {name: scores.summary() for name, scores in results.items()}
     if "floor" in summaries:
         floor = summaries["floor"]["p50 ms"]
         summaries = {name: {**summary, "p50 / floor": summary["p50 ms"] / floor} for name, summary in summaries.items()}
-    return summaries
-
-
-def report(results: Mapping[str, Scores], *, as_json: bool, title: str) -> None:
-    """Print the figures of all systems side by side."""
-    summaries = summaries_of(results)
     if as_json:
         print(json.dumps({"benchmark": title, "systems": summaries}, indent=2))
         return

@@ -143,18 +143,6 @@ SESSION = 40
 CHUNK = 1000
 IN_RAM = Path("/dev/shm")
 ROOM = 4e9
-DEFAULTS = {
-    **dict.fromkeys(
-        ("key", "source", "session", "sequence", "expires_at", "last_used_at", "superseded_by", "superseded_at")
-    ),
-    "tags": [],
-    "origin": "application",
-    "uses": 0,
-    "pinned": False,
-    "mime_type": "text/plain",
-    "metadata": {},
-}
-"""The default fields of an exported record."""
 Vectors = Callable[[Sequence[str]], Any]
 
 
@@ -271,7 +259,7 @@ async def import_records(
         for number, record in enumerate(records):
             time = (at + timedelta(milliseconds=number)).isoformat()
             line = {"type": "record", "id": uuid.UUID(int=number).hex, "created_at": time, "updated_at": time}
-            file.write(json.dumps({**DEFAULTS, **line, **record}) + "\n")
+            file.write(json.dumps({**line, **record}) + "\n")
         file.write(json.dumps({"type": "end", "count": len(records)}) + "\n")
         file.seek(0)
 

@@ -23,12 +23,9 @@ Rounds = Sequence[Mapping[str, float]]
 """For each round, one figure of every system."""
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
-
 def milliseconds(seconds: Sequence[float], share: float = 0.5) -> float:
-    return 1000 * percentile(seconds, share)
+    """Return a percentile in ms, by default the median."""
+    return 1000 * sorted(seconds)[min(len(seconds) - 1, int(share * len(seconds)))]
 
 
 def typical(rounds: Rounds, name: str) -> float:
