@@ -1,7 +1,7 @@
-"""A planner, a coder and a reviewer who share what their project learned, and each keep something to themselves.
+"""A planner, a coder and a reviewer with a shared memory of their project, and a private one for the reviewer.
 
-Run `python samples/coding_team.py`. The team works on Monday and, made anew, on Friday. On Friday it knows what was decided
-and what failed; the reviewer also has a checklist of their own, which the others never see.
+Run `python samples/coding_team.py`. A team works on Monday, and a new one on Friday. On Friday it knows what was decided and
+what failed; the reviewer also has a private checklist, which the others never see.
 
 The model is scripted; samples/models.py says how to use a real one.
 """
@@ -35,12 +35,12 @@ FRIDAY_REPLIES = {
 
 
 async def work(path: str, task: str, replies: dict[str, str]) -> None:
-    """One day: a new team, on the memory of the days before."""
+    """Run one day: a new team, with the memory of the days before."""
     store = EmbeddedStore(path)
     async with (
-        # One memory for all: what any of them hears is captured once, and each is shown what fits.
+        # One memory for all: each message is captured once, and each agent gets the memories that fit.
         PersistentMemory("team/project-a", store=store) as project,
-        # A private one is a namespace of its own. It need not capture the conversation: the project's does.
+        # The private one is a namespace of its own. It need not capture the conversation: the project's does.
         ProfileMemory("team/project-a/reviewer", store=store) as checklist,
     ):
         await checklist.remember("Ask how long a text in a form may be.", kind="lesson")
@@ -58,7 +58,7 @@ async def work(path: str, task: str, replies: dict[str, str]) -> None:
 
 
 async def main() -> None:
-    """Two days. Nothing but the folder is common to them."""
+    """Run two days, which share only the folder."""
     with tempfile.TemporaryDirectory() as folder:
         print("── Monday ──")
         await work(folder, MONDAY, MONDAY_REPLIES)

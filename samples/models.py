@@ -1,8 +1,8 @@
-"""The model behind every sample: a script by default, so that they need no key and no network.
+"""The model of every sample: scripted by default, so that they need no key and no network.
 
-    python samples/demo.py                          the model reads its replies from the sample
+    python samples/demo.py                          the replies are in the sample
     SAMPLE_MODEL=local python samples/demo.py       a real small model on this machine (samples/local_model.py)
-    OPENAI_API_KEY=... python samples/demo.py       OpenAI's (OPENAI_MODEL chooses which)
+    OPENAI_API_KEY=... python samples/demo.py       an OpenAI model (OPENAI_MODEL names it)
 
 Any other AutoGen `ChatCompletionClient` is one line: return it at the top of `model()`.
 """
@@ -21,7 +21,7 @@ from autogen_persistent_memory.testing import ScriptedModel
 
 
 def model(replies: Sequence[str | CreateResult]) -> ChatCompletionClient:
-    """The client to give to an agent; the replies are what a script answers, one after the other."""
+    """Return the client for an agent; the replies are for the scripted model, one after the other."""
     # return AnthropicChatCompletionClient(model="...")  # your model goes here, for all samples
     which = chosen()
     if which == "local":
@@ -34,7 +34,7 @@ def model(replies: Sequence[str | CreateResult]) -> ChatCompletionClient:
 
 
 def chosen() -> str:
-    """Which model it is: `script`, `local` or `openai`."""
+    """Return which model is used: `script`, `local` or `openai`."""
     which = os.environ.get("SAMPLE_MODEL") or ("openai" if os.environ.get("OPENAI_API_KEY") else "script")
     if which not in ("script", "local", "openai"):
         raise SystemExit(f"SAMPLE_MODEL must be script, local or openai, not {which!r}.")
@@ -43,7 +43,7 @@ def chosen() -> str:
 
 @cache
 def served() -> LocalModel:
-    """The small model, started once a process and stopped with it."""
+    """Return the small model, started once in this process and stopped with it."""
     server = LocalModel()
     server.start()
     atexit.register(server.stop)

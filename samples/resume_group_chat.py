@@ -1,8 +1,8 @@
-"""A group chat that is stopped in the middle, and goes on in a new process where it was.
+"""A group chat that is stopped in the middle, and continues in a new process.
 
-Run `python samples/resume_group_chat.py`. The first process saves the team after every turn, and dies without a goodbye when
-two of three have spoken. The second process builds the same team and loads what was saved: it is the third one's turn.
-At last somebody joins who was not there, and is told how it went.
+Run `python samples/resume_group_chat.py`. The first process saves the team after every turn, and crashes when two of three
+agents have spoken. The second process builds the same team and loads its state: it is the third agent's turn. Finally a new
+agent joins, and gets the conversation from memory.
 
 The model is scripted; samples/models.py says how to use a real one.
 """
@@ -35,28 +35,28 @@ AFTER = [
 
 
 async def talk(path: str, replies: list[str]) -> None:
-    """As many turns as there are replies, in the session `day-out`: begun here, or begun by another process."""
-    patient = RecallPolicy(deadline=20)  # rather wait for a busy machine than leave something to be stored later
+    """Run as many turns as there are replies, in a new session `day-out` or in the one that another process started."""
+    patient = RecallPolicy(deadline=20)  # wait for a busy machine instead of storing later
     async with PersistentMemory("team/day-out", session="day-out", store=EmbeddedStore(path), policy=patient) as memory:
         client = model(replies)
         agents: list[ChatAgent | Team] = [
             AssistantAgent(name, model_client=client, system_message=f"You are the {name}. Answer in one sentence.")
             for name in ("planner", "scout", "treasurer")
         ]
-        # A run of one turn at a time, so that there is a good moment to save after each.
+        # One turn a run, so that the team can be saved after each.
         team = RoundRobinGroupChat(agents, max_turns=1)
         task = None if await memory.session.load(team) else TASK
         for said in await memory.session.messages():
-            show(f"({said.source}", f"{said.content})")  # what the team knows from before
+            show(f"({said.source}", f"{said.content})")  # from the process before
         for _ in replies:
             await show_run(memory.observe(team.run_stream(task=task), save=team))
-            task = None  # the next one goes on
+            task = None  # the next run continues
         if replies is BEFORE:
             os._exit(9)  # a crash: nothing is closed, nothing is flushed
 
 
 async def join(path: str) -> None:
-    """An agent that has no state to load: a `SessionMemory` tells it the conversation, as far as its budget reaches."""
+    """Let a new agent join, without a state to load: a `SessionMemory` injects the conversation, within its budget."""
     async with SessionMemory("team/day-out", "day-out", store=EmbeddedStore(path)) as session:
         agent = AssistantAgent("guest", model_client=model(["At nine, by bus."]), memory=[session])
         await show_run(agent.run_stream(task="When and how do we leave?"))

@@ -1,4 +1,4 @@
-"""A conversation on the terminal: what was said, and what memory put before the model."""
+"""Print a conversation on the terminal, with the memories that were injected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLOURS = {"user": "36", "injected": "33", "remembered": "33", "calls": "35", "t
 
 
 async def show_run(stream: AsyncIterable[object], *, nothing: bool = False) -> None:
-    """Print what `agent.run_stream(...)` or `team.run_stream(...)` gives, as it comes; with `nothing`, silence too."""
+    """Print the events of `agent.run_stream(...)` or `team.run_stream(...)`; with `nothing`, also that nothing was injected."""
     is_informed = not nothing
     async for message in stream:
         if isinstance(message, MemoryQueryEvent):
@@ -40,7 +40,7 @@ async def show_run(stream: AsyncIterable[object], *, nothing: bool = False) -> N
 
 
 def show(who: str, text: str) -> None:
-    """A line of the conversation."""
+    """Print a line of the conversation."""
     colour = COLOURS.get(who, "32") if sys.stdout.isatty() and "NO_COLOR" not in os.environ else None
     label = f"{who:>11}"
     lines = [part for line in text.splitlines() for part in textwrap.wrap(line, 92)] or [""]

@@ -1,9 +1,9 @@
 """The model decides: remember, recall and forget as tools that it calls.
 
-Run `python samples/tools.py`. The agent has no automatic memory here, so that it knows only what it noted down itself. With
-`memory=[memory]` as well, both go together, and nothing is stored twice.
+Run `python samples/tools.py`. The agent has no automatic memory here, so it knows only what it stored itself. It can have both
+(add `memory=[memory]`); nothing is then stored twice.
 
-The model is scripted; samples/models.py says how to use a real one. It must be able to call tools: the small local one is not.
+The model is scripted; samples/models.py says how to use a real one. It must be able to call tools, which the small local one cannot.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from autogen_persistent_memory import TOOL_PROMPT, EmbeddedStore, PersistentMemo
 
 
 async def talk(memory: PersistentMemory, text: str, *replies: str | CreateResult) -> None:
-    """A conversation of one question, with a new agent."""
+    """Run a conversation of one question, with a new agent."""
     agent = AssistantAgent(
         "assistant",
         model_client=model(replies),
         tools=memory_tools(memory),
         system_message=f"You are a helpful assistant. {TOOL_PROMPT}",
-        reflect_on_tool_use=True,  # once a tool has answered, the model goes on to answer the user
+        reflect_on_tool_use=True,  # after a tool's result, the model answers the user
     )
     await show_run(agent.run_stream(task=text))
     print()
 
 
 def call(name: str, **arguments: object) -> CreateResult:
-    """What a model replies when it wants to call a tool."""
-    wish = FunctionCall(id="1", name=name, arguments=json.dumps(arguments))
+    """Return a model's reply that calls a tool."""
+    wanted = FunctionCall(id="1", name=name, arguments=json.dumps(arguments))
     usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
-    return CreateResult(finish_reason="function_calls", content=[wish], usage=usage, cached=False)
+    return CreateResult(finish_reason="function_calls", content=[wanted], usage=usage, cached=False)
 
 
 async def main() -> None:
-    """Three conversations. Nothing but the memory is common to them."""
+    """Run three conversations, which share only the memory."""
     if chosen() == "local":
         raise SystemExit("The small local model cannot call tools. Run this sample without SAMPLE_MODEL=local.")
     with tempfile.TemporaryDirectory() as folder:
@@ -59,7 +59,7 @@ async def main() -> None:
                 call("recall", query="Where do invoices go?"),
                 "To accounting@example.com.",
             )
-            (record,) = await memory.profile.records()  # a real model reads the id in what `recall` answers
+            (record,) = await memory.profile.records()  # a real model reads the id in the result of `recall`
             await talk(
                 memory,
                 "That address is gone. Forget it, please.",

@@ -1,13 +1,13 @@
 """A chat server for many users: one process, a namespace for each user, a session for each chat.
 
     python samples/web_chat.py                                             serves on http://127.0.0.1:8080 until Ctrl-C
-    curl -N 127.0.0.1:8080/users/ann/chats/monday -d "I prefer tea."       talk; the reply comes as it is written
-    curl 127.0.0.1:8080/users/ann/memories                                 what is known about Ann
-    curl 127.0.0.1:8080/users/ann/chats                                    what she talked about
+    curl -N 127.0.0.1:8080/users/ann/chats/monday -d "I prefer tea."       talk; the reply is streamed
+    curl 127.0.0.1:8080/users/ann/memories                                 Ann's memories
+    curl 127.0.0.1:8080/users/ann/chats                                    her chats
 
-Stop it and start it again: chats go on where they were. The memories live in ~/.autogen_memory, or where AUTOGEN_MEMORY_PATH
-says. In real life the name of the user comes from your login, not from the address; and for more than one process take a
-`ServerStore` (samples/many_processes.py). Starlette comes with `pip install "autogen-persistent-memory[samples]"`.
+Stop it and start it again: chats continue. The memories are in ~/.autogen_memory, or in the folder AUTOGEN_MEMORY_PATH. In
+production the user's name comes from your login, not from the URL; and for more than one process use a `ServerStore`
+(samples/many_processes.py). Starlette comes with `pip install "autogen-persistent-memory[samples]"`.
 
 The model is scripted; samples/models.py says how to use a real one.
 """
@@ -37,7 +37,7 @@ TURNS: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary(
 
 
 async def talk(request: Request) -> Response:
-    """The user says something in a chat."""
+    """Answer a user's message in a chat."""
     text = (await request.body()).decode()
     user, chat = request.path_params["user"], request.path_params["chat"]
     memory = PersistentMemory(f"chat/{user}", session=chat, store=STORE)
@@ -45,9 +45,9 @@ async def talk(request: Request) -> Response:
 
 
 async def answer(memory: PersistentMemory, text: str) -> AsyncIterator[str]:
-    """One turn, a line for each thing that happens in it.
+    """Run one turn, and yield its events as JSON lines.
 
-    Nothing is kept between two turns but what memory keeps, so that it does not matter how many chats there are.
+    Between turns only memory keeps state, so the number of chats does not matter.
     """
     turn = TURNS.setdefault((memory.namespace, memory.session.session), asyncio.Lock())  # one at a time in each chat
     async with turn, memory:
@@ -61,7 +61,7 @@ async def answer(memory: PersistentMemory, text: str) -> AsyncIterator[str]:
 
 
 async def memories(request: Request) -> Response:
-    """What is known about a user, or (DELETE) nothing any more: also what was said in the chats."""
+    """Return a user's memories, or (DELETE) delete them all, with the chats."""
     async with PersistentMemory(f"chat/{request.path_params['user']}", store=STORE) as memory:
         if request.method == "DELETE":
             await memory.clear()
@@ -69,21 +69,21 @@ async def memories(request: Request) -> Response:
 
 
 async def chats(request: Request) -> Response:
-    """The chats of a user, newest first."""
+    """Return the chats of a user, newest first."""
     async with PersistentMemory(f"chat/{request.path_params['user']}", store=STORE) as memory:
         return JSONResponse([{"name": chat.name, "messages": chat.messages} for chat in await memory.sessions()])
 
 
 async def malformed(_: Request, error: Exception) -> Response:
-    """A user or a chat by a name that cannot be one."""
+    """Answer 400 to an invalid name of a user or a chat."""
     return JSONResponse({"error": str(error)}, status_code=400)
 
 
 @contextlib.asynccontextmanager
 async def lifespan(_: Starlette) -> AsyncIterator[None]:
-    """Keep the store and the embedding open from start to end, so that no turn waits for them.
+    """Keep the store and the embedding open while the server runs, so that no turn waits for them.
 
-    A second process on the same folder ends here, with `StoreLockedError`, instead of answering without memory.
+    A second process on the same folder fails here with `StoreLockedError`, instead of answering without memory.
     """
     async with PersistentMemory("chat", store=STORE):
         yield

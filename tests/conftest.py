@@ -29,7 +29,7 @@ settings.load_profile("suite")
 
 MakeStore = Callable[[], object]
 
-# Programs that tests start import from the tests' folders, too.
+# Child processes of tests import from the tests' folders, too.
 _TESTS = Path(__file__).parent
 _FOLDERS = [str(_TESTS), str(_TESTS / "behaviour"), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _FOLDERS))
@@ -37,7 +37,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _FOLDERS))
 
 @pytest.fixture(autouse=True, scope="session")
 def _processes_can_be_interrupted() -> None:
-    """Also where the tests run in the background of a shell, which makes all its processes deaf to interrupts."""
+    """Restore the handling of interrupts, which a shell disables for background processes."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -50,7 +50,7 @@ def _blocking_calls_on_the_event_loop_are_errors() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home, so that nothing is read from or left in the real one."""
+    """An empty home, so that nothing is read from or written to the real one."""
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
@@ -60,21 +60,27 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
-    """Time that only moves when the test moves it, for every memory made after this."""
+    """A clock that only the test moves, for every memory created after this."""
     hand = HandClock()
     monkeypatch.setattr("autogen_persistent_memory.memories.protocol.utc_now", hand)
     return hand
 
 
 @pytest.fixture
-def memory() -> PersistentMemory:
-    """A whole memory, in RAM, with the toy embedding."""
-    return PersistentMemory("user-42", session="today", store=TemporaryStore(), embedding=words())
+def memory_store() -> TemporaryStore:
+    """The store of the fixtures `memory` and `profile`."""
+    return TemporaryStore()
 
 
 @pytest.fixture
-def profile() -> ProfileMemory:
-    return ProfileMemory("user-42", store=TemporaryStore(), embedding=words())
+def memory(memory_store: TemporaryStore) -> PersistentMemory:
+    """A `PersistentMemory` in RAM, with the toy embedding."""
+    return PersistentMemory("user-42", session="today", store=memory_store, embedding=words())
+
+
+@pytest.fixture
+def profile(memory_store: TemporaryStore) -> ProfileMemory:
+    return ProfileMemory("user-42", store=memory_store, embedding=words())
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +92,7 @@ def chroma_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[st
 
 @pytest.fixture(params=["temporary", "embedded", "server"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
-    """Makes handles to one and the same store, of each kind there is."""
+    """A function that returns handles to the same store, for each kind of store."""
     if request.param == "temporary":
         store = TemporaryStore()
         return lambda: TemporaryStore(store.config.id)
@@ -104,7 +110,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest) -> str:
-    """A namespace of the test's own, since the server is shared by all tests."""
+    """A namespace for this test, since all tests share the server."""
     return f"tests/{request.node.name}"
 
 

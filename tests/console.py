@@ -1,4 +1,4 @@
-"""Console examples of documents: what they show is what happens."""
+"""Run the console examples of documents."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Example:
 
 
 def examples(text: str) -> list[Example]:
-    """The commands of all `console` blocks that call autogen-memory, each with the output below it."""
+    """Return the commands of all `console` blocks that call autogen-memory, each with the output below it."""
     blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     found = [part.partition("\n") for block in blocks for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
     return [Example(command.strip(), output) for command, _, output in found if "autogen-memory" in command]
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command of ours prints. On its left there may be a pipe, on its right a file."""
+    """Run a command, which may read from a pipe and write to a file, and return its output."""
     left, pipe, right = (
         command.partition(" | autogen-memory ") if " | autogen-memory " in command else ("", "", command)
     )
@@ -42,7 +42,7 @@ def run(command: str, folder: Path) -> str:
 
 
 def masked(text: str) -> str:
-    """The text without what differs from run to run: ids, times, scores, sizes, folders."""
+    """Mask what differs from run to run: ids, times, scores, sizes, folders."""
     text = re.sub(r"backup-[\d-]+", "backup", text)
     text = re.sub(r"\b[0-9a-f]{32}\b", "ID", text)
     text = re.sub(r"\b[0-9a-f]{8}\b", "ID", text)

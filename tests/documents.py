@@ -1,4 +1,4 @@
-"""Running the code in documents, so that they stay true."""
+"""Run the code in documents, so that they stay correct."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 
 
 def code_blocks(text: str) -> list[str]:
-    """The Python in a document that is to be run: all of it but what is marked with "before"."""
+    """Return the Python blocks of a document, except those marked with "before"."""
     return re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
@@ -29,13 +29,13 @@ def anchors(text: str) -> list[str]:
 
 
 def sections(text: str) -> dict[str, str]:
-    """A document's sections by their headings."""
+    """Return a document's sections by heading."""
     parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 async def run(code: str, **names: object) -> dict[str, object]:
-    """Run code that awaits at its top level, as in a notebook; what it defined."""
+    """Run code with top-level await, as in a notebook, and return what it defined."""
     compiled = compile(code, "document", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     namespace: dict[str, object] = dict(names)
     outcome = eval(compiled, namespace)

@@ -1,8 +1,11 @@
-"""Small stand-ins for what the tests do not test: an embedding by words, a clock set by hand, a hit, a conversation."""
+"""Small test doubles: an embedding by words, a clock set by hand, a hit, a conversation."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from autogen_core.models import LLMMessage, SystemMessage, UserMessage
 
 from autogen_persistent_memory import CallableEmbedding, MemoryHit, MemoryRecord, register_embedding
 from autogen_persistent_memory.extraction.extractor import Message
@@ -13,7 +16,7 @@ NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 
 
 def hit(content: str, score: float = 0.5, *, days: float = 0, **fields: object) -> MemoryHit:
-    """A memory of that age, and how similar and sure it is."""
+    """Return a hit with an age, a similarity and a confidence."""
     written = NOW - timedelta(days=days)
     record = MemoryRecord(
         id="x",
@@ -27,7 +30,7 @@ def hit(content: str, score: float = 0.5, *, days: float = 0, **fields: object) 
 
 
 def conversation(*lines: str) -> list[Message]:
-    """Messages from lines such as "user: hello"."""
+    """Return messages from lines such as "user: hello"."""
     said = [line.partition(": ") for line in lines]
     return [
         Message(id=str(number), source=source, text=text, by_user=source == "user", at=NOW)
@@ -36,7 +39,7 @@ def conversation(*lines: str) -> list[Message]:
 
 
 def word_vectors(texts: list[str]) -> list[list[float]]:
-    """A vector for each text in which every word has a direction of its own: texts that share words are similar."""
+    """Embed texts so that each word has its own direction: texts that share words are similar."""
     return testing_words.word_vectors(texts)
 
 
@@ -57,7 +60,7 @@ def words(id: str = "toy-words") -> CallableEmbedding:
 
 
 class HandClock:
-    """A clock that stands still until it is moved."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -69,8 +72,27 @@ class HandClock:
         self.now += timedelta(**by)
 
 
+def is_block(message: LLMMessage) -> bool:
+    """Return whether a message is a block of memories."""
+    is_ours = isinstance(message, SystemMessage) or (isinstance(message, UserMessage) and message.source == "memory")
+    return is_ours and str(message.content).startswith('<memory id="')
+
+
+def make_schema_newer(folder: Path) -> list[int]:
+    """Mark all collections of a closed store as written by a future version, and return their sizes."""
+    import chromadb
+
+    client = chromadb.PersistentClient(str(folder), settings=chromadb.Settings(anonymized_telemetry=False))
+    collections = [found for found in client.list_collections() if found.metadata]
+    for found in collections:
+        client.get_collection(found.name, embedding_function=None).modify(metadata={**found.metadata, "apm_schema": 99})
+    counts = [found.count() for found in collections]
+    client.close()
+    return counts
+
+
 def chroma_words() -> object:
-    """The same embedding as one of Chroma's, for those who use Chroma themselves."""
+    """Return the same embedding as a Chroma embedding function, for tests that use Chroma directly."""
     import numpy as np
     from chromadb import Documents, EmbeddingFunction, Embeddings
 

@@ -1,4 +1,4 @@
-"""Which embedding a command uses: the one that is named, else the one that the store says it was written with."""
+"""The embedding of a command: the one that `--embedding` names, else the one that the store was written with."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ..text.embeddings import (
     as_options,
     is_local,
 )
-from .output import asked
+from .output import confirmed
 
 
 class UnknownEmbedding(Embedding):
-    """One of which only the id is known, or not even that: enough for all that needs no vectors, and it makes none."""
+    """An embedding of which at most the id is known: enough for commands that need no vectors."""
 
     def __init__(self, id: str = ANY_EMBEDDING) -> None:
         self.id = id
@@ -33,73 +33,73 @@ class UnknownEmbedding(Embedding):
     @property
     def config(self) -> Any:
         raise PersistentMemoryError(
-            f"Of the embedding {self.id!r} only the id is known. Name it: --embedding module:function"
+            f"Only the id of the embedding {self.id!r} is known. Name it: --embedding module:function"
         )
 
     async def _compute(self, texts: list[str]) -> Vectors:
         raise PersistentMemoryError(
-            f"These memories were embedded with {self.id!r}, which only your own code can do. Name the function that does: "
+            f"These memories were embedded with {self.id!r}, a function of your own code. Name it: "
             f"--embedding module:function --embedding-id {self.id!r}"
         )
 
 
 class RecordedEmbedding(UnknownEmbedding):
-    """One that only the store names, and that may send texts away: the user is asked before it gets the first one."""
+    """An embedding that only the store names and that may send texts away: it asks the user before the first one."""
 
     def __init__(self, id: str) -> None:
-        self._asking = threading.Lock()
+        self._confirming = threading.Lock()
         self._allowed: Embedding | None = None
         super().__init__(id)
 
     async def _compute(self, texts: list[str]) -> Vectors:
-        return await (await self._in_thread(self._confirmed)).embed(texts)
+        return await (await self._in_thread(self._after_confirmation)).embed(texts)
 
-    def _confirmed(self) -> Embedding:
-        with self._asking:
+    def _after_confirmation(self) -> Embedding:
+        with self._confirming:
             if self._allowed is None:
-                if not asked(
+                if not confirmed(
                     f"The store says that its texts are embedded with {self.id}, which may send them to another machine or "
-                    "load code. Do you want that?"
+                    "load code. Continue?"
                 ):
                     raise PersistentMemoryError(
                         f"Nothing was embedded: only the store's metadata names {self.id!r}, which may send texts to another "
-                        f"machine or load code. If that is what you want, say so with {as_options(self.id)}"
+                        f"machine or load code. To allow that, add {as_options(self.id)}"
                     )
-                self._allowed = _of_chroma(self.id.removeprefix(CHROMA))
+                self._allowed = _chroma_embedding(self.id.removeprefix(CHROMA))
             return self._allowed
 
 
 def named_embedding(name: str, id: str | None) -> Embedding:
-    """What `--embedding` and `--embedding-id` mean.
+    """Return the embedding that `--embedding` and `--embedding-id` name.
 
     Raises:
-        ValueError: They mean nothing, or what they name cannot be imported.
+        ValueError: The name is invalid, or its function cannot be imported.
     """
     if name.lower() in ("minilm", MiniLMEmbedding.id.lower()):
         return MiniLMEmbedding()
     kind, _, rest = name.partition(":")
     if not rest:
-        raise ValueError(f"--embedding {name} is none of minilm, chroma:NAME and module:function.")
+        raise ValueError(f"--embedding {name} is invalid; write minilm, chroma:NAME or module:function.")
     if kind == "chroma":
-        return _of_chroma(rest)
+        return _chroma_embedding(rest)
     found = _imported(kind, rest)
     if isinstance(found, Embedding):
         return found
     if id is None:
-        raise ValueError(f"--embedding {name} names a function, whose vectors need a name, too: --embedding-id ID.")
+        raise ValueError(f"--embedding {name} is a function, whose vectors need an id, too: --embedding-id ID.")
     return CallableEmbedding(found, id=id)
 
 
 def recorded_embedding(id: str) -> Embedding:
-    """The embedding that a store was written with, as far as its id tells how to have it and the user agrees to that."""
+    """Return the embedding that a store was written with, as far as its id says how to load it."""
     if id == MiniLMEmbedding.id:
         return MiniLMEmbedding()
     if id.startswith(CHROMA):
-        return _of_chroma(id.removeprefix(CHROMA)) if is_local(id) else RecordedEmbedding(id)
+        return _chroma_embedding(id.removeprefix(CHROMA)) if is_local(id) else RecordedEmbedding(id)
     return UnknownEmbedding(id)
 
 
-def _of_chroma(text: str) -> Embedding:
+def _chroma_embedding(text: str) -> Embedding:
     name, _, options = text.partition(" ")
     try:
         given = json.loads(options or "{}")

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, one JSON object a line for programs. Stored text is shown, never obeyed."""
+"""What commands print: tables for people, one JSON object a line for programs, and control characters always escaped."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from ..core.records import MemoryRecord
 SHORT_ID = 8
 MESSAGE = "interaction"
 """The kind of captured messages."""
-_LONGEST_CELL = 200
+_CELL_LENGTH = 200
 _PIPE_WIDTH = 10_000
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Control characters, with which a text could move the cursor or colour the terminal, and those that turn its direction."""
+"""Control characters, which could move the cursor or colour the terminal, and marks that change the text's direction."""
 
 Row = Sequence[object]
 
 
 class Printer:
-    """Prints results on stdout, and everything else on stderr."""
+    """Prints results on stdout."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         self._console = Console(highlight=False, emoji=False, markup=False, soft_wrap=False)
         if not self._console.is_terminal:
-            self._console.width = _PIPE_WIDTH  # whoever reads it has no edge to wrap at
+            self._console.width = _PIPE_WIDTH  # a pipe has no edge to wrap at
 
     def table(self, columns: Sequence[str], rows: Iterable[Row]) -> None:
         """Print a table."""
@@ -45,8 +45,15 @@ class Printer:
             table.add_row(*(Text(one_line(cell)) for cell in row))
         self._print(table)
 
+    def rows(self, columns: Sequence[str], objects: Sequence[Mapping[str, Any]]) -> None:
+        """Print objects, as JSON or as the rows of a table."""
+        if self.as_json:
+            self.objects(objects)
+        else:
+            self.table(columns, [tuple(item.values()) for item in objects])
+
     def pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
-        """Print what something is, a line for each of its sides that is not empty; texts keep their lines."""
+        """Print names and values, a line each, without the empty ones; texts keep their line breaks."""
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
@@ -54,6 +61,18 @@ class Printer:
             if text:
                 table.add_row(name, Text(text))
         self._print(table)
+
+    def records(self, records: Sequence[MemoryRecord]) -> None:
+        """Print memories, a line each."""
+        if self.as_json:
+            self.objects(map(fields_of, records))
+            return
+        columns = ["id", "kind", "content", "tags", "source", "written"]
+        if records and all(record.kind == MESSAGE for record in records):  # whose texts are long
+            columns = ["id", "source", "content", "written"]
+        if any(record.superseded_by for record in records):
+            columns.append("replaced by")
+        self.table(columns, ([_cells(record)[column] for column in columns] for record in records))
 
     def line(self, text: str, style: str = "") -> None:
         """Print a line."""
@@ -73,36 +92,39 @@ class Printer:
         sys.stdout.flush()
 
 
-def note(text: str) -> None:
-    """Say something on stderr."""
-    sys.stderr.write(printable(text) + "\n")
+def note(text: str, end: str = "\n") -> None:
+    """Print a text on stderr."""
+    sys.stderr.write(printable(text) + end)
     sys.stderr.flush()
 
 
-def asked(question: str) -> bool | None:
-    """Whether the user says yes, or None where there is no terminal to ask at."""
+def confirmed(question: str) -> bool | None:
+    """Ask on the terminal and return whether the user said yes, or None if there is no terminal."""
     if not sys.stdin.isatty():
         return None
-    sys.stderr.write(printable(f"{question} [y/N] "))
-    sys.stderr.flush()
+    note(f"{question} [y/N] ", end="")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def printable(text: str) -> str:
-    """A text that does nothing to the terminal but appear on it."""
+    r"""Escape the control characters of a text.
+
+    >>> printable("\x1b[31mred")
+    '\\x1b[31mred'
+    """
     return _UNSAFE.sub(
         lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}", text
     )
 
 
 def one_line(value: object) -> str:
-    """A value in a cell of a table: on one line, and not too long."""
+    """Format a value for a table's cell: on one line, cut to 200 characters."""
     text = " ".join(shown(value).split())
-    return text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1].rstrip() + "…"
+    return text if len(text) <= _CELL_LENGTH else text[: _CELL_LENGTH - 1].rstrip() + "…"
 
 
 def shown(value: object) -> str:
-    """A value as people read it."""
+    """Format a value for people."""
     if value is None or value is False:
         return ""
     if value is True:
@@ -119,13 +141,13 @@ def shown(value: object) -> str:
 
 
 def to_json(value: object) -> str:
-    """JSON on one line, safe to look at."""
+    """Format a value as JSON on one line, with its control characters escaped."""
     text = json.dumps(value, ensure_ascii=False, default=_plain)
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def fields_of(item: Any) -> dict[str, Any]:
-    """A record, or another of our frozen things, with its own names."""
+    """Return the fields of a dataclass by name, without descending into them."""
     return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 
 
@@ -133,20 +155,10 @@ def _plain(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def print_records(printer: Printer, records: Sequence[MemoryRecord]) -> None:
-    """Print memories, a line each."""
-    if printer.as_json:
-        printer.objects(map(fields_of, records))
-        return
-    columns = ["id", "kind", "content", "tags", "source", "written"]
-    rows: list[Row] = [
-        (record.id[:SHORT_ID], record.kind, record.content, record.tags, record.source, record.created_at)
-        for record in records
-    ]
-    if records and all(record.kind == MESSAGE for record in records):  # whose lines are long
-        columns = ["id", "source", "content", "written"]
-        rows = [(record.id[:SHORT_ID], record.source, record.content, record.created_at) for record in records]
-    if any(record.superseded_by for record in records):
-        columns.append("replaced by")
-        rows = [(*row, (record.superseded_by or "")[:SHORT_ID]) for row, record in zip(rows, records)]
-    printer.table(columns, rows)
+def _cells(record: MemoryRecord) -> dict[str, object]:
+    return {
+        **fields_of(record),
+        "id": record.id[:SHORT_ID],
+        "written": record.created_at,
+        "replaced by": (record.superseded_by or "")[:SHORT_ID],
+    }

@@ -1,4 +1,4 @@
-"""Commands that change memories: add, edit, forget."""
+"""Commands that change or delete memories: add, edit, forget, sessions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import typer
 from typing_extensions import Self
 
 from ..conversation.traces import Forgotten
-from .commands import (
+from .context import CommandContext, NothingFoundError
+from .options import (
     At,
     Before,
     Containing,
@@ -24,132 +25,161 @@ from .commands import (
     Tags,
     Ttl,
     Yes,
-    command,
 )
-from .context import NothingFoundError, Shell
-from .output import one_line, print_records
+from .output import fields_of, one_line
 from .read import find
 
-Key = Annotated[str | None, typer.Option(help="The slot it fills, such as user/home.")]
+
+def add(
+    context: CommandContext,
+    content: Annotated[str, typer.Argument(help="The text; - for each line of stdin.")],
+    namespace: Namespace,
+    kind: Annotated[str, typer.Option("--kind", "-k", help="fact, preference, decision, lesson, or your own.")] = (
+        "fact"
+    ),
+    tag: Annotated[list[str] | None, typer.Option("--tag", "-t", help="A tag; may be repeated.")] = None,
+    key: Annotated[str | None, typer.Option(help="The slot it fills, such as user/home.")] = None,
+    pinned: Annotated[bool, typer.Option("--pinned", help="Never expires.")] = False,
+    ttl: Ttl = None,
+    source: Annotated[str | None, typer.Option(help="Who said it.")] = None,
+    session: Annotated[str | None, typer.Option("--session", "-s", help="The session it comes from.")] = None,
+    at: At = None,
+    embedding: EmbeddingName = None,
+    embedding_id: EmbeddingId = None,
+) -> None:
+    """Store a memory, or with - one for every line of stdin."""
+    texts = _lines_of_stdin() if content == "-" else [content]
+    if ttl is not None and pinned:
+        raise ValueError("A memory with --pinned never expires, so it cannot have a --ttl; give one of them.")
+    if key is not None and len(texts) > 1:
+        raise ValueError(f"--key is for one memory, and stdin has {len(texts)} lines; leave it out.")
+    about: dict[str, Any] = {"kind": kind, "tags": tag, "ttl": ttl, "pinned": pinned, "key": key}
+    about |= {"source": source, "session": session, "at": at}
+    by = context.embedding(namespace, embedding, embedding_id)
+    with context.memory(namespace, by, may_be_new=True) as memory:
+        items = [{"content": text, **about} for text in texts]
+        records = context.run(memory.remember_many(items, progress=len(items) > 1))
+    context.printer.records(records)
 
 
-def add_changing(app: typer.Typer) -> None:
-    """Add these commands."""
+def edit(
+    context: CommandContext,
+    id: Id,
+    namespace: Namespace,
+    content: Annotated[str | None, typer.Option("--content", "-c", help="The new text; - for stdin.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", "-k", help="Its new kind.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", "-t", help="Its new tags; may be repeated, empty for none.")
+    ] = None,
+    pinned: Annotated[bool | None, typer.Option("--pinned/--unpinned", help="Whether it never expires.")] = None,
+    key: Annotated[str | None, typer.Option(help="The slot it fills; empty for none.")] = None,
+    embedding: EmbeddingName = None,
+    embedding_id: EmbeddingId = None,
+) -> None:
+    """Change a memory in place, without keeping the old version."""
+    text = "\n".join(_lines_of_stdin()) if content == "-" else content
+    tags = None if tag is None else [name for name in tag if name]
+    by = None if text is None else context.embedding(namespace, embedding, embedding_id)
+    with context.memory(namespace, by) as memory:
+        record = find(context, memory, id)
+        changed = context.run(memory.edit(record.id, content=text, kind=kind, tags=tags, pinned=pinned, key=key))
+    context.printer.records([changed])
 
-    @command(app, "add")
-    def add(
-        shell: Shell,
-        content: Annotated[str, typer.Argument(help="What to remember; - for each line of stdin.")],
-        namespace: Namespace,
-        kind: Annotated[str, typer.Option("--kind", "-k", help="fact, preference, decision, lesson, or your own.")] = (
-            "fact"
+
+def forget(
+    context: CommandContext,
+    namespace: Namespace,
+    id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The memory's id, or its first characters.")] = None,
+    key: Annotated[str | None, typer.Option(help="The memory under this key.")] = None,
+    kind: Kinds = None,
+    tag: Tags = None,
+    session: Session = None,
+    containing: Containing = None,
+    before: Before = None,
+    everywhere: Annotated[
+        bool,
+        typer.Option("--everywhere", help="Also in history, in captured messages and in saved conversations."),
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="The whole namespace.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Delete the memories that match all given options, for good. Nothing is selected by similarity."""
+    chosen: dict[str, Any] = {"key": key, "kinds": kind, "tags": tag, "session": session}
+    chosen |= {"containing": containing, "before": before}
+    if everything and (id or any(chosen.values())):
+        raise ValueError("--all deletes the whole namespace; leave out everything else that selects.")
+    if everything and dry_run:
+        raise ValueError("--all deletes everything that `stats` counts; leave out --dry-run.")
+    with context.memory(namespace) as memory:
+        if everything:
+            context.confirm(f"Delete everything in {namespace!r} for good?", yes=yes)
+            context.run(memory.clear())
+            context.report("Forgotten: all.", forgotten="all")
+            return
+        if id is None and all(value in (None, []) for value in chosen.values()):
+            raise ValueError(
+                "Say what to forget: an ID, --key, --kind, --tag, --session, --containing or --before; or --all."
+            )
+        if id is not None:
+            record = find(context, memory, id)
+            chosen["id"], what = record.id, f"“{one_line(record.content)}”"
+        reachable = context.run(memory.forget(**chosen, everywhere=True, dry_run=True))
+        meant = reachable if everywhere else context.run(memory.forget(**chosen, dry_run=True))
+        left = _Untouched.of(reachable, meant)
+        in_conversations = _in_conversations(meant)
+        if not meant and not in_conversations:
+            raise NothingFoundError(f"{namespace!r} has no such memories. Nothing was deleted. {left}".strip())
+        if dry_run:
+            _report(context, f"Would forget: {meant}.", {"would_forget": meant}, meant, left)
+            return
+        if id is None or meant != 1:
+            what = f"{_count(meant, 'memory')} of {namespace!r}"
+        also = f", and its mentions in {in_conversations} of saved conversations" if in_conversations else ""
+        context.confirm(f"Delete {what}{also} for good?", yes=yes)
+        gone = context.run(memory.forget(**chosen, everywhere=everywhere))
+    _report(context, f"Forgotten: {gone}.", {"forgotten": gone}, gone, left)
+    if everywhere and not context.as_json:
+        context.printer.line("Not included: exports, snapshots, backups, and agents that are running.")
+
+
+def sessions(
+    context: CommandContext,
+    namespace: Namespace,
+    delete: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Delete this one for good, with its messages, saved state and summary; memories learned from it stay.",
         ),
-        tag: Annotated[list[str] | None, typer.Option("--tag", "-t", help="A tag; may be repeated.")] = None,
-        key: Key = None,
-        pinned: Annotated[bool, typer.Option("--pinned", help="It never expires.")] = False,
-        ttl: Ttl = None,
-        source: Annotated[str | None, typer.Option(help="Who said it.")] = None,
-        session: Annotated[str | None, typer.Option("--session", "-s", help="The session it comes from.")] = None,
-        at: At = None,
-        embedding: EmbeddingName = None,
-        embedding_id: EmbeddingId = None,
-    ) -> None:
-        """Remember something, or with - every line of stdin."""
-        texts = _shared_clients() if content == "-" else [content]
-        if ttl is not None and pinned:
-            raise ValueError("--ttl says when it expires, and --pinned that it never does; give one of them.")
-        if key is not None and len(texts) > 1:
-            raise ValueError("--key is a slot for one memory, and stdin has several lines.")
-        about: dict[str, Any] = {"kind": kind, "tags": tag, "ttl": ttl, "pinned": pinned, "key": key}
-        about |= {"source": source, "session": session, "at": at}
-        by = shell.embedding(namespace, embedding, embedding_id)
-        with shell.memory(namespace, by, may_be_new=True) as memory:
-            items = [{"content": text, **about} for text in texts]
-            records = shell.run(memory.remember_many(items, progress=len(items) > 1))
-        print_records(shell.printer, records)
-
-    @command(app, "edit")
-    def edit(
-        shell: Shell,
-        id: Id,
-        namespace: Namespace,
-        content: Annotated[str | None, typer.Option("--content", "-c", help="What it should say; - for stdin.")] = None,
-        kind: Annotated[str | None, typer.Option("--kind", "-k", help="Its new kind.")] = None,
-        tag: Annotated[
-            list[str] | None, typer.Option("--tag", "-t", help="Its only tags; may be repeated, empty for none.")
-        ] = None,
-        pinned: Annotated[bool | None, typer.Option("--pinned/--unpinned", help="Whether it never expires.")] = None,
-        key: Annotated[str | None, typer.Option(help="The slot it fills; empty for none.")] = None,
-        embedding: EmbeddingName = None,
-        embedding_id: EmbeddingId = None,
-    ) -> None:
-        """Correct a memory in its place; the former wording is gone."""
-        text = "\n".join(_shared_clients()) if content == "-" else content
-        tags = None if tag is None else [name for name in tag if name]
-        by = None if text is None else shell.embedding(namespace, embedding, embedding_id)
-        with shell.memory(namespace, by) as memory:
-            record = find(shell, memory, id)
-            changed = shell.run(memory.edit(record.id, content=text, kind=kind, tags=tags, pinned=pinned, key=key))
-        print_records(shell.printer, [changed])
-
-    @command(app, "forget")
-    def forget(
-        shell: Shell,
-        namespace: Namespace,
-        id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The memory's id, or its beginning.")] = None,
-        key: Annotated[str | None, typer.Option(help="The memory under this key.")] = None,
-        kind: Kinds = None,
-        tag: Tags = None,
-        session: Session = None,
-        containing: Containing = None,
-        before: Before = None,
-        everywhere: Annotated[
-            bool,
-            typer.Option(
-                "--everywhere", help="Also history, the messages that told it, and what saved conversations tell of it."
-            ),
-        ] = False,
-        everything: Annotated[bool, typer.Option("--all", help="The whole namespace.")] = False,
-        dry_run: DryRun = False,
-        yes: Yes = False,
-    ) -> None:
-        """Delete memories for good, by what they are, never by similarity. All that is given must hold."""
-        chosen: dict[str, Any] = {"key": key, "kinds": kind, "tags": tag, "session": session}
-        chosen |= {"containing": containing, "before": before}
-        if everything and (id or any(chosen.values())):
-            raise ValueError("--all means the whole namespace; leave out everything else.")
-        if everything and dry_run:
-            raise ValueError("--all deletes whatever there is, as `stats` counts it; leave out --dry-run.")
-        with shell.memory(namespace) as memory:
-            if everything:
-                shell.confirm(f"Delete all that is stored of {namespace!r} for good?", yes=yes)
-                shell.run(memory.clear())
-                shell.tell("Forgotten: all.", forgotten="all")
-                return
-            if id is not None:
-                record = find(shell, memory, id)
-                chosen["id"], what = record.id, f"“{one_line(record.content)}”"
-            reachable = shell.run(memory.forget(**chosen, everywhere=True, dry_run=True))
-            meant = reachable if everywhere else shell.run(memory.forget(**chosen, dry_run=True))
-            left = _Left.of(reachable, meant)
-            in_conversations = _in_conversations(meant)
-            if not meant and not in_conversations:
-                raise NothingFoundError(f"{namespace!r} has no such memories. Nothing was deleted. {left}".strip())
-            if dry_run:
-                _tell(shell, f"Would forget: {meant}.", {"would_forget": meant}, meant, left)
-                return
-            if id is None or meant != 1:
-                what = f"{_count(meant, 'memory', 'memories')} of {namespace!r}"
-            also = f", and what {in_conversations} of saved conversations tell of it" if in_conversations else ""
-            shell.confirm(f"Delete {what}{also} for good?", yes=yes)
-            gone = shell.run(memory.forget(**chosen, everywhere=everywhere))
-        _tell(shell, f"Forgotten: {gone}.", {"forgotten": gone}, gone, left)
-        if everywhere and not shell.as_json:
-            shell.printer.line("Not reached: exports, snapshots and backups, and agents that are running.")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """List the conversations of a namespace, latest first; or delete one of them."""
+    if delete is None and (dry_run or yes):
+        raise ValueError("--dry-run and --yes belong to --delete NAME.")
+    with context.memory(namespace) as memory:
+        found = context.run(memory.sessions())
+        if delete is None:
+            columns = ("session", "started", "ended", "speakers", "messages", "resumable")
+            context.printer.rows(columns, [fields_of(session) for session in found])
+            return
+        named = [session for session in found if session.name == delete]
+        if not named:
+            raise NothingFoundError(f"{namespace!r} has no conversation {delete!r}. Nothing was deleted.")
+        messages, has_state = named[0].messages, named[0].resumable
+        what = f"the conversation {delete!r} of {namespace!r}, {_count(messages, 'message')}"
+        what += " and its saved state" if has_state else ""
+        if not dry_run:
+            context.confirm(f"Delete {what}, for good?", yes=yes)
+            context.run(memory.delete_session(delete))
+    sentence = f"{'Would delete' if dry_run else 'Deleted'} {what}."
+    context.report(sentence, session=delete, messages=messages, state=has_state, dry_run=dry_run)
 
 
-class _Left(NamedTuple):
-    """What tells it and is not touched."""
+class _Untouched(NamedTuple):
+    """Where the text also stands, and is not deleted."""
 
     history: int
     messages: int
@@ -157,11 +187,11 @@ class _Left(NamedTuple):
     summaries: Sequence[str]
     values: Sequence[str]
     unclear: Sequence[str]
-    """The sessions whose saved state may tell it outside of its messages, or cannot be read."""
+    """The sessions whose saved state may contain it outside of its messages, or cannot be read."""
 
     @classmethod
     def of(cls, reachable: Forgotten, meant: Forgotten) -> Self:
-        """What was left out of what could be reached, and values, which are the application's."""
+        """Return what `--everywhere` would also delete, and values, which belong to the application."""
         messages = reachable.messages - meant.messages
         everything, reached = reachable.traces, meant.traces
         return cls(
@@ -174,45 +204,44 @@ class _Left(NamedTuple):
         )
 
     def __str__(self) -> str:
-        counts = (
-            (self.history, "earlier version", "earlier versions"),
-            (self.messages, "captured message", "captured messages"),
-            (len(self.states), "saved state", "saved states"),
-            (len(self.summaries), "summary", "summaries"),
+        counts = self.history, self.messages, len(self.states), len(self.summaries)
+        nouns = "earlier version", "captured message", "saved state", "summary"
+        found = [_count(count, noun) for count, noun in zip(counts, nouns) if count]
+        sentences = (
+            (found, f"Not deleted, but containing it: {', '.join(found)}; --everywhere includes them."),
+            (self.values, f"Values that contain it are kept: {', '.join(map(one_line, self.values))}."),
+            (self.unclear, f"Saved states that may contain it outside of their messages: {', '.join(self.unclear)}."),
         )
-        found = [_count(*count) for count in counts if count[0]]
-        told = [f"Not touched, but telling it: {', '.join(found)}; --everywhere reaches them."] if found else []
-        if self.values:
-            told.append(f"Values that tell it stay as they are: {', '.join(map(one_line, self.values))}.")
-        if self.unclear:
-            told.append(f"Saved states that may tell it outside of their messages: {', '.join(self.unclear)}.")
-        return " ".join(told)
+        return " ".join(sentence for items, sentence in sentences if items)
 
 
 def _in_conversations(found: Forgotten) -> str:
-    """In how many saved states and summaries it was found; empty for none."""
-    counts = (len(found.traces.states), "state", "states"), (len(found.traces.summaries), "summary", "summaries")
+    """Say in how many saved states and summaries it was found; empty for none."""
+    counts = (len(found.traces.states), "state"), (len(found.traces.summaries), "summary")
     return " and ".join(_count(*count) for count in counts if count[0])
 
 
-def _tell(shell: Shell, sentence: str, facts: dict[str, object], reached: Forgotten, left: _Left) -> None:
-    """Print what was forgotten, and what else tells it."""
-    if shell.as_json:
+def _report(
+    context: CommandContext, sentence: str, facts: dict[str, object], reached: Forgotten, left: _Untouched
+) -> None:
+    """Print what was deleted, and where else it stands."""
+    if context.as_json:
         found = {"states": reached.traces.states, "summaries": reached.traces.summaries}
-        shell.printer.objects([{**facts, **found, "left": left._asdict()}])
+        context.printer.objects([{**facts, **found, "left": left._asdict()}])
         return
     in_conversations = _in_conversations(reached)
-    conversations = f"Of saved conversations that told it: {in_conversations}." if in_conversations else ""
+    conversations = f"Saved conversations that mention it: {in_conversations}." if in_conversations else ""
     for line in filter(None, [sentence, conversations, str(left)]):
-        shell.printer.line(line)
+        context.printer.line(line)
 
 
-def _count(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
+def _count(count: int, noun: str) -> str:
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"
 
 
-def _shared_clients() -> list[str]:
-    """The lines of stdin that say something.
+def _lines_of_stdin() -> list[str]:
+    """Return the lines of stdin that are not blank.
 
     Raises:
         ValueError: There are none, or they are not UTF-8.
@@ -221,7 +250,7 @@ def _shared_clients() -> list[str]:
         lines = [line.strip() for line in sys.stdin.buffer.read().decode("utf-8-sig").splitlines()]
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"stdin is not UTF-8 ({error}). Nothing was stored; convert it first, as with iconv."
+            f"stdin is not UTF-8 ({error}). Nothing was stored; convert it first, for example with iconv."
         ) from None
     lines = [line for line in lines if line]
     if not lines:

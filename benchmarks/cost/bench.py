@@ -1,11 +1,11 @@
-"""What memory costs an agent, in milliseconds, tokens and RAM, beside what one would use instead, in one run.
+"""What memory costs an agent in milliseconds, tokens and RAM, compared with the alternatives in the same run.
 
     make bench            (or: python -m benchmarks.cost.bench)
     make bench QUICK=1    (or: python -m benchmarks.cost.bench --quick)
 
-A whole run leaves its figures in benchmarks/: results.json, bench.svg, and the section of README.md between its two markers.
-Any other run only prints, unless told where to write with --out. Times are of this machine at this moment; what counts are
-the ratios, each of systems that were asked in turns, and the median of all rounds.
+A whole run writes its figures to benchmarks/: results.json, bench.svg, and the section of README.md between its two markers.
+Other runs only print, unless --out names a folder. Times depend on the machine and its load; ratios count, each between systems
+that were measured in turns, and the median of all rounds.
 """
 
 from __future__ import annotations
@@ -17,30 +17,35 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks.cost import cold, footprint, stages, stalls, turns, users, writes
-from benchmarks.lib.measuring import in_fresh_process, processes
-from benchmarks.lib.pictures import draw
-from benchmarks.lib.reasons import REASONS
-from benchmarks.lib.results import Section, Table
-from benchmarks.lib.scales import QUICK, SCALES, WHOLE, Scale
-from benchmarks.lib.stores import build, place
+from benchmarks.cost import load, process, turns, writes
+from benchmarks.lib.report import Section, Table, draw
+from benchmarks.lib.stores import QUICK, SCALES, WHOLE, Scale, Stores, build, place
+from benchmarks.lib.timing import in_fresh_process, processes
 
 HERE = Path(__file__).parents[1]
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-PARTS = {module.__name__: module for module in (turns, writes, users, stalls, cold, stages, footprint)}
+PARTS: dict[str, Callable[[Scale, Stores], Section]] = {
+    "turns": turns.measure,
+    "writes": writes.measure,
+    "users": load.measure_users,
+    "stalls": load.measure_stalls,
+    "cold": process.measure_start,
+    "stages": turns.measure_stages,
+    "footprint": process.measure_footprint,
+}
 VERSIONS = ("autogen-core", "autogen-ext", "chromadb", "onnxruntime")
 
 
 def run(scale: Scale, kept: Path | None, parts: Sequence[str]) -> tuple[list[Section], dict[str, float]]:
-    """What each part found, and the seconds each took."""
+    """Run the parts, and return their findings and their seconds."""
     sections: list[Section] = []
     seconds: dict[str, float] = {}
     with place(kept) as stores, processes(1) as shared:
@@ -48,35 +53,21 @@ def run(scale: Scale, kept: Path | None, parts: Sequence[str]) -> tuple[list[Sec
             started = time.perf_counter()
             if name == "stores":
                 build(stores, scale)
+            elif scale.isolated:
+                sections.append(in_fresh_process(PARTS[name], scale, stores))
             else:
-                measure = PARTS[name].measure
-                found = (
-                    in_fresh_process(measure, scale, stores)
-                    if scale.isolated
-                    else shared.submit(measure, scale, stores).result()
-                )
-                sections.append(with_reasons(found))
+                sections.append(shared.submit(PARTS[name], scale, stores).result())
             seconds[name] = time.perf_counter() - started
     return sections, seconds
 
 
-def with_reasons(section: Section) -> Section:
-    """The section, with the known reason of every bar that it misses."""
-    explained = [
-        replace(bar, reason=reason)
-        for bar in section.bars
-        for reason in [next((why for words, why in REASONS.items() if words in bar.what), "")]
-    ]
-    return replace(section, bars=explained)
-
-
 def bars_of(sections: Sequence[Section]) -> Table:
     rows = [bar.row for section in sections for bar in section.bars]
-    return Table(["what", "bar", "figure", "", "why"], rows)
+    return Table(["what", "target", "figure", "", "why"], rows)
 
 
 def about(scale: Scale, seconds: Mapping[str, float]) -> str:
-    """Where, when and with what it was measured."""
+    """Say when, where and with which versions the figures were measured."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     packages = ", ".join(f"{name} {version(name)}" for name in VERSIONS)
     return (
@@ -100,25 +91,27 @@ def report(sections: Sequence[Section], introduction: str) -> None:
         print(f"\n{section.title}\n{'=' * len(section.title)}\n{section.about}")
         for table in section.tables:
             print(f"\n{table.text()}")
-    print(f"\nBars\n====\n{introduction}\n\n{bars_of(sections).text()}".replace("**", ""))
+    print(f"\nTargets\n=======\n{introduction}\n\n{bars_of(sections).text()}".replace("**", ""))
 
 
 def update(readme: Path, text: str) -> None:
-    """Replace what is between the markers."""
+    """Replace the text between the markers."""
     before, begin, rest = readme.read_text("utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        sys.exit(f"{readme} has no {BEGIN} and {END} to put the figures between.")
+        sys.exit(f"{readme} has no markers {BEGIN} and {END} for the figures.")
     readme.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", "utf-8")
 
 
 def write(folder: Path, sections: Sequence[Section], introduction: str, seconds: Mapping[str, float]) -> None:
-    """Leave the figures in a folder: as JSON, as pictures, and in its README.md, if it has one."""
+    """Write the figures to a folder: as JSON, as a chart, and into its README.md, if it has one."""
     found = {
         "benchmark": "bench",
         "about": introduction,
         "seconds": seconds,
-        "bars": [asdict(bar) | {"met": bar.is_met} for section in sections for bar in section.bars],
+        "bars": [
+            asdict(bar) | {"reason": bar.reason, "met": bar.is_met} for section in sections for bar in section.bars
+        ],
         "sections": [asdict(section) for section in sections],
     }
     (folder / "results.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
@@ -136,8 +129,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small numbers, one round: under two minutes")
     parser.add_argument("--scale", choices=list(SCALES), help="how much to measure (default: whole)")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), help="only these parts")
-    parser.add_argument("--out", type=Path, help="where to write (default: benchmarks/, for a whole run only)")
-    parser.add_argument("--stores", type=Path, help="keep the filled stores in this folder, and use those it has")
+    parser.add_argument("--out", type=Path, help="the folder to write to (default: benchmarks/, for a whole run only)")
+    parser.add_argument("--stores", type=Path, help="keep the filled stores in this folder, and reuse those it has")
     arguments = parser.parse_args()
     scale = SCALES[arguments.scale] if arguments.scale else QUICK if arguments.quick else WHOLE
     parts = [name for name in PARTS if arguments.only is None or name in arguments.only]

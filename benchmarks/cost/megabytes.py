@@ -1,15 +1,13 @@
-"""Messages of a megabyte that are made to be slow to read, and how long the event loop stands still for each.
+"""How long the event loop stands still for messages of a megabyte that are made to be slow to read.
 
 python -m benchmarks.cost.megabytes [--only NAME]... [--path PATH]... [--json]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import base64
 import json
-import logging
 import random
 import sys
 import tempfile
@@ -17,24 +15,24 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from autogen_agentchat.agents import AssistantAgent
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.models import AssistantMessage, FunctionExecutionResult, FunctionExecutionResultMessage, UserMessage
 from autogen_core.tools import BaseTool
-from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_persistent_memory import EmbeddedStore, PersistentMemory, memory_tools
-from benchmarks.lib.measuring import stalls_during
+from benchmarks.lib.scores import option_parser
+from benchmarks.lib.systems import agent_with, run_task, scripted
+from benchmarks.lib.timing import stalls_during
 
 SIZE = 1_000_000
 """Bytes of a text in UTF-8."""
-_chance = random.Random(14)
+_random = random.Random(14)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def _filled(unit: str, begin: str = "", end: str = "") -> str:
-    """A megabyte of a unit, repeated."""
+    """Return a megabyte of a repeated unit."""
     count = (SIZE - len((begin + end).encode())) // len(unit.encode("utf-8", "surrogatepass"))
     return begin + unit * count + end
 
@@ -45,7 +43,7 @@ def _nested(opening: str, closing: str) -> str:
 
 
 def _drawn(make: Callable[[], str], between: str = " ") -> str:
-    """A megabyte of units that differ."""
+    """Return a megabyte of different units."""
     units: list[str] = []
     size = 0
     while size < SIZE - 200:
@@ -55,11 +53,11 @@ def _drawn(make: Callable[[], str], between: str = " ") -> str:
 
 
 def _word() -> str:
-    return "".join(_chance.choices(_LETTERS, k=_chance.randint(2, 10)))
+    return "".join(_random.choices(_LETTERS, k=_random.randint(2, 10)))
 
 
 def _letters(first: int, last: int) -> Callable[[], str]:
-    return lambda: "".join(chr(_chance.randint(first, last)) for _ in range(_chance.randint(2, 9)))
+    return lambda: "".join(chr(_random.randint(first, last)) for _ in range(_random.randint(2, 9)))
 
 
 TEXTS: Mapping[str, Callable[[], str]] = {
@@ -67,8 +65,8 @@ TEXTS: Mapping[str, Callable[[], str]] = {
     "one word with y": lambda: _filled("ay"),
     "one word in capitals": lambda: _filled("Ab"),
     "words of 65,000 letters": lambda: _filled("ingly" * 13_000 + " "),
-    "base64": lambda: base64.b64encode(_chance.randbytes(SIZE * 3 // 4 - 3)).decode(),
-    "hexadecimal": lambda: _chance.randbytes(SIZE // 2).hex(),
+    "base64": lambda: base64.b64encode(_random.randbytes(SIZE * 3 // 4 - 3)).decode(),
+    "hexadecimal": lambda: _random.randbytes(SIZE // 2).hex(),
     "digits": lambda: _filled("4111"),
     "digits and spaces": lambda: _filled("4 1 1 1 "),
     "one line of words": lambda: _drawn(_word),
@@ -145,31 +143,24 @@ TEXTS: Mapping[str, Callable[[], str]] = {
 
 
 class Cost(NamedTuple):
-    """What a text cost."""
+    """What some work cost, in seconds."""
 
     stall: float
-    """The longest that the event loop stood still, in seconds."""
+    """The longest stall of the event loop."""
     seconds: float
-    """Until the work was done."""
 
 
 Path = Callable[[PersistentMemory, str], Awaitable[object]]
 
 
-def agent_with(memory: PersistentMemory | None, reply: str = "ok") -> AssistantAgent:
-    """An agent that always says the same."""
-    client = ReplayChatCompletionClient([reply] * 9)
-    return AssistantAgent("assistant", model_client=client, memory=None if memory is None else [memory])
-
-
 async def as_message(memory: PersistentMemory, text: str) -> None:
-    await agent_with(memory).run(task=text)
+    await run_task(agent_with(memory, scripted(1)), text)
 
 
 async def as_reply(memory: PersistentMemory, text: str) -> None:
-    agent = agent_with(memory, text)
-    await agent.run(task="Which tea do I like?")
-    await agent.run(task="And which coffee?")
+    agent = agent_with(memory, scripted(2, text))
+    for question in ("Which tea do I like?", "And which coffee?"):
+        await run_task(agent, question)
 
 
 async def as_tool_result(memory: PersistentMemory, text: str) -> None:
@@ -187,7 +178,7 @@ async def by_tools(memory: PersistentMemory, text: str) -> None:
 
 
 async def afterwards(memory: PersistentMemory, text: str) -> None:
-    """What is left to do after the others, and a turn to which all that was stored is visible."""
+    """Finish background work, and run a turn that can recall everything."""
     await memory.flush()
     await as_message(memory, "What did I say I am, have and like?")
 
@@ -203,11 +194,11 @@ PATHS: Mapping[str, Path] = {
     "extract": lambda memory, text: memory.extract(text),
     "afterwards": afterwards,
 }
-"""How a text comes into memory."""
+"""The ways of a text into memory."""
 
 
 async def cost_of(work: Awaitable[object]) -> Cost:
-    """What some work costs."""
+    """Measure some work."""
     begun = time.perf_counter()
     stalls = await stalls_during(work, own=True)
     return Cost(max(stalls), time.perf_counter() - begun)
@@ -222,7 +213,7 @@ async def measure(name: str, paths: list[str]) -> dict[str, Cost]:
         await as_message(memory, "Which tea do I like? I am Ann.")
         await memory.flush()
         if paths == ["without memory"]:
-            return {"without memory": await cost_of(agent_with(None).run(task=text))}
+            return {"without memory": await cost_of(run_task(agent_with(None, scripted(1)), text))}
         for path in paths:
             try:
                 costs[path] = await cost_of(PATHS[path](memory, text))
@@ -233,12 +224,12 @@ async def measure(name: str, paths: list[str]) -> dict[str, Cost]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", choices=list(TEXTS), help="Measure this text.")
-    parser.add_argument("--path", action="append", choices=[*PATHS, "without memory"], help="By this path.")
-    parser.add_argument("--json", action="store_true", help="Print nothing but JSON.")
+    parser = option_parser(__doc__)
+    parser.add_argument("--only", action="append", choices=list(TEXTS), help="a text; may be repeated")
+    parser.add_argument(
+        "--path", action="append", choices=[*PATHS, "without memory"], help="a way into memory; may be repeated"
+    )
     given = parser.parse_args()
-    logging.disable(logging.WARNING)
     paths = given.path or list(PATHS)
     results: dict[str, dict[str, Cost]] = {}
     if not given.json:
@@ -252,11 +243,8 @@ def main() -> None:
             ]
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
     if given.json:
-        print(
-            json.dumps(
-                {name: {path: cost._asdict() for path, cost in costs.items()} for name, costs in results.items()}
-            )
-        )
+        as_objects = {name: {path: cost._asdict() for path, cost in costs.items()} for name, costs in results.items()}
+        print(json.dumps(as_objects))
 
 
 if __name__ == "__main__":

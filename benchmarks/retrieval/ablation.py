@@ -1,19 +1,17 @@
-"""What each part of the ranking is worth: the same questions, each time with one part left out or one constant changed.
+"""What each part of the ranking is worth: the same questions, with one part left out or one constant changed at a time.
 
     python -m benchmarks.retrieval.ablation --data locomo10.json [--facts N] [--json]
 
-The questions are those of LoCoMo and of the paraphrased facts: what helps with one may harm with the other. A part with a
-weight in `RecallPolicy` is left out by setting that to 0. That a question is embedded as those it names would put it ("Where
-did Ann go?" as "Where did I go?") has none: it is left out by an embedding that looks at the question itself. Constants
-inside the package, for which there is no setting, are changed while it searches.
+The questions are those of LoCoMo and of the paraphrased facts: a change that helps one may harm the other. A part with a
+weight in `RecallPolicy` is left out by setting it to 0. The rewriting of questions to the first person ("Where did Ann go?"
+is embedded as "Where did I go?") has no weight: it is left out by an embedding that gets the original question. Constants
+inside the package are patched during the search.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +22,8 @@ from autogen_persistent_memory import CallableEmbedding, MiniLMEmbedding, Recall
 from autogen_persistent_memory.core.records import SIGNALS
 from autogen_persistent_memory.retrieval import keyword_index, search
 from autogen_persistent_memory.text.minilm import load_minilm
-from benchmarks.lib.metrics import Question, Scores, ask
+from benchmarks.lib.report import Table
+from benchmarks.lib.scores import Question, Scores, compare, option_parser
 from benchmarks.lib.systems import Item, Ours, System
 from benchmarks.retrieval.locomo import read
 from benchmarks.retrieval.paraphrase import read_facts
@@ -47,8 +46,8 @@ CONSTANTS: dict[str, tuple[ModuleType, dict[str, float]]] = {
 COLUMNS = ["R@10", "1 multi-hop", "2 temporal", "3 open-domain", "4 single-hop", "MRR", "facts hit@1", "facts hit@5"]
 
 
-class AsPut(Ours):
-    """This package, without putting the question as those it names would."""
+class WithoutFirstPerson(Ours):
+    """This package, without rewriting questions to the first person."""
 
     def __init__(self, store: TemporaryStore) -> None:
         self._question = ""
@@ -62,7 +61,7 @@ class AsPut(Ours):
         return load_minilm(None).embed([self._question])
 
 
-class Changed(Ours):
+class Patched(Ours):
     """This package with other constants."""
 
     def __init__(
@@ -76,8 +75,8 @@ class Changed(Ours):
             return await super().find(question, limit)
 
 
-def ways_to_ask(store: TemporaryStore) -> dict[str, System]:
-    """This package as it is, and with each of the changes: all on one store, and with one cache of vectors."""
+def variants(store: TemporaryStore) -> dict[str, System]:
+    """Return this package as it is, and with each of the changes: all on one store, and with one cache of vectors."""
     embedding = MiniLMEmbedding()
 
     def by(policy: RecallPolicy) -> Ours:
@@ -86,25 +85,22 @@ def ways_to_ask(store: TemporaryStore) -> dict[str, System]:
     return {
         "as it is": by(RecallPolicy()),
         **{name: by(RecallPolicy(**{weight: 0.0})) for name, weight in WEIGHTS.items()},
-        "without first person": AsPut(store),
+        "without first person": WithoutFirstPerson(store),
         "30 candidates, not 100": by(RecallPolicy(candidates=30)),
-        **{name: Changed(store, embedding, module, values) for name, (module, values) in CONSTANTS.items()},
+        **{name: Patched(store, embedding, module, values) for name, (module, values) in CONSTANTS.items()},
     }
 
 
 async def measure(items: Sequence[Item], questions: Sequence[Question], results: Results, title: str) -> None:
-    """Ask in every way for the same items, which are stored once."""
-    ways = ways_to_ask(TemporaryStore())
-    await ways["as it is"].store(items)
-    for way in ways:
-        results.setdefault(way, Scores())
-    await ask(ways, questions, results, title)
-    for system in ways.values():
-        await system.close()
+    """Ask every variant for the same items, which are stored once."""
+    systems = variants(TemporaryStore())
+    for name in systems:
+        results.setdefault(name, Scores())
+    await compare(systems, items, questions, results, title, stored_by=["as it is"])
 
 
 async def main(data: Path, facts_asked: int | None) -> dict[str, dict[str, float]]:
-    """The figures of each way to ask."""
+    """Return the figures of each variant."""
     turns: Results = {}
     facts: Results = {}
     conversations = list(read(data))
@@ -120,21 +116,12 @@ async def main(data: Path, facts_asked: int | None) -> dict[str, dict[str, float
     return {way: {column: figures[column] for column in COLUMNS} for way, figures in found.items()}
 
 
-def report(found: Mapping[str, Mapping[str, float]]) -> None:
-    print(f"\n{'':<28}" + "".join(f"{column:>14}" for column in COLUMNS))
-    for way, figures in found.items():
-        print(f"{way:<28}" + "".join(f"{figures[column]:>14.1f}" for column in COLUMNS))
-
-
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the LoCoMo file")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--facts", type=int, help="ask only for so many of the facts")
+    parser = option_parser(__doc__, locomo=True)
+    parser.add_argument("--facts", type=int, help="ask only for the first N facts")
     arguments = parser.parse_args()
     found = asyncio.run(main(arguments.data, arguments.facts))
     if arguments.json:
         print(json.dumps({"benchmark": "ablation", "ways": found}, indent=2))
     else:
-        report(found)
+        print(f"\n{Table(['', *COLUMNS], [[way, *figures.values()] for way, figures in found.items()]).text()}")

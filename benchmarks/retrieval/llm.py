@@ -4,13 +4,13 @@
 
 The model is SmolLM2-135M (samples/local_model.py), the smallest there is, through AutoGen's own OpenAI client. In one
 process a user tells an `AssistantAgent(memory=[PersistentMemory(...)])` twenty things, in natural sentences and one
-conversation (data/llm.jsonl). In a second process a fresh agent is asked about each, once with that memory and once
-without. An answer is right when one of the expected words is in it, as a word. What is told is arbitrary, so that nobody
-can guess it. While questions are asked nothing is captured, so that one answer cannot help or spoil the next.
+conversation (data/llm.jsonl). In a second process a new agent is asked about each, once with that memory and once without.
+An answer is right if it contains one of the expected words. The facts are arbitrary, so that nobody can guess them. Nothing
+is captured while questions are asked, so that no answer influences the next.
 
-A model this small is easily led astray by what stands beside the right memory, so the block holds one memory; `--limit 5` is
-the default of the package. Settings were compared on the first twenty questions; `--unseen` asks twenty others, which were written
-after that.
+Other memories beside the right one easily mislead a model this small, so the block holds one memory; the default of the package
+is `--limit 5`. Settings were compared on the first twenty questions; `--unseen` asks twenty others, which were written after
+that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import logging
 import re
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from autogen_agentchat.messages import MemoryQueryEvent
 from tqdm import tqdm
 
 from autogen_persistent_memory import EmbeddedStore, PersistentMemory, RecallPolicy
+from benchmarks.lib.scores import option_parser
 
 BENCHMARKS = Path(__file__).parents[1]
 sys.path.insert(0, str(BENCHMARKS.parent / "samples"))
@@ -42,31 +42,31 @@ from local_model import LocalModel, local_model, missing  # noqa: E402
 DATA = {False: BENCHMARKS / "data" / "llm.jsonl", True: BENCHMARKS / "data" / "llm_unseen.jsonl"}
 USER = "torvald"
 PROMPT = "You are a helpful assistant. Answer briefly."
-MOST_TOKENS = 60
+MAX_TOKENS = 60
 
 
 def is_right(answer: str, expected: Sequence[str]) -> bool:
-    """Whether one of the expected words is in the answer."""
+    """Return whether one of the expected words is in the answer."""
     return any(re.search(rf"\b{re.escape(word)}\b", answer, re.IGNORECASE) for word in expected)
 
 
-def an_agent(model: LocalModel, memory: PersistentMemory | None = None) -> AssistantAgent:
-    client = model.client(max_tokens=MOST_TOKENS)
+def agent_with(model: LocalModel, memory: PersistentMemory | None = None) -> AssistantAgent:
+    client = model.client(max_tokens=MAX_TOKENS)
     return AssistantAgent(
         "assistant", model_client=client, system_message=PROMPT, memory=None if memory is None else [memory]
     )
 
 
 async def tell(path: str, rows: Sequence[dict[str, Any]]) -> None:
-    """The first process: a conversation in which the user tells everything."""
+    """Run the first process: a conversation in which the user tells everything."""
     async with local_model() as model, PersistentMemory(USER, store=EmbeddedStore(path)) as memory:
-        agent = an_agent(model, memory)
+        agent = agent_with(model, memory)
         for row in tqdm(rows, "telling", file=sys.stderr, disable=not sys.stderr.isatty()):
             await agent.run(task=row["told"])
 
 
 async def ask(path: str, rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
-    """The second process: every question to an agent that was told nothing, with memory and without."""
+    """Run the second process: ask new agents every question, with memory and without."""
     policy = RecallPolicy(limit=limit)
     answers = []
     async with (
@@ -74,8 +74,8 @@ async def ask(path: str, rows: Sequence[dict[str, Any]], limit: int) -> list[dic
         PersistentMemory(USER, store=EmbeddedStore(path), policy=policy, capture=False) as memory,
     ):
         for row in tqdm(rows, "asking", file=sys.stderr, disable=not sys.stderr.isatty()):
-            remembering = await an_agent(model, memory).run(task=row["asked"])
-            blank = await an_agent(model).run(task=row["asked"])
+            remembering = await agent_with(model, memory).run(task=row["asked"])
+            blank = await agent_with(model).run(task=row["asked"])
             answers.append(
                 {**row, "remembered": recalled(remembering), "with": reply(remembering), "without": reply(blank)}
             )
@@ -87,17 +87,17 @@ def reply(result: TaskResult) -> str:
 
 
 def recalled(result: TaskResult) -> list[str]:
-    """What memory put before the model."""
+    """Return the injected memories."""
     events = [message for message in result.messages if isinstance(message, MemoryQueryEvent)]
     return [str(content.content) for event in events for content in event.content]
 
 
-def in_a_process(*arguments: str) -> str:
+def in_new_process(*arguments: str) -> str:
     command = [sys.executable, "-m", "benchmarks.retrieval.llm", *arguments]
     return subprocess.run(command, cwd=BENCHMARKS.parent, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def judged(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def judge(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     rows = [
         {
             **row,
@@ -134,16 +134,14 @@ def report(figures: dict[str, Any], show: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--first", type=int, help="only so many questions")
+    parser = option_parser(__doc__)
+    parser.add_argument("--first", type=int, help="only the first N questions")
     parser.add_argument("--limit", type=int, default=1, help="how many memories may be in the block")
-    parser.add_argument("--unseen", action="store_true", help="the questions that no setting was chosen by")
-    parser.add_argument("--show", action="store_true", help="print what memory put before the model")
-    parser.add_argument("--json", action="store_true", help="JSON instead of a table")
+    parser.add_argument("--unseen", action="store_true", help="the questions that were not used to choose settings")
+    parser.add_argument("--show", action="store_true", help="print the injected memories")
     parser.add_argument("--process", choices=["tell", "ask"], help=argparse.SUPPRESS)
     parser.add_argument("--path", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    logging.disable(logging.WARNING)
     if (lacking := missing()) is not None:
         sys.exit(lacking)
     rows = [json.loads(line) for line in DATA[options.unseen].read_text("utf-8").splitlines()][: options.first]
@@ -156,8 +154,8 @@ def main() -> None:
     given = [item for name in ("first", "limit") if (n := getattr(options, name)) for item in (f"--{name}", str(n))]
     given += ["--unseen"] if options.unseen else []
     with tempfile.TemporaryDirectory() as folder:
-        in_a_process("--process", "tell", "--path", folder, *given)
-        figures = judged(json.loads(in_a_process("--process", "ask", "--path", folder, *given)))
+        in_new_process("--process", "tell", "--path", folder, *given)
+        figures = judge(json.loads(in_new_process("--process", "ask", "--path", folder, *given)))
     if options.json:
         print(json.dumps(figures))
     else:

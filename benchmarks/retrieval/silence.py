@@ -1,19 +1,17 @@
-"""When memory should stay silent: how often it speaks up needlessly, and misses its cue, by how similar a memory must be.
+"""When memory should inject nothing: how often it injects needlessly, and how often too little, by threshold of similarity.
 
     python -m benchmarks.retrieval.silence --data locomo10.json [--json] [--plot silence.svg]
 
-Messages: questions about one LoCoMo conversation, asked to the memory of another, should inject nothing; questions about
-the conversation itself should keep at least one right memory, where the best ten hold one. Facts: the facts of
-data/paraphrase.jsonl make two profiles, of seven and eight domains; each question is asked to the profile that holds its fact,
-and to the other. Beside the curves: what the block of the default settings really holds.
+Messages: questions about one LoCoMo conversation, asked of the memory of another, should inject nothing; questions about
+the conversation itself should keep at least one right memory, if the best ten hold one. Facts: the facts of
+data/paraphrase.jsonl make two profiles, of seven and eight domains; each question is asked of the profile that holds its fact,
+and of the other. Beside the curves: what the block contains with default settings.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import logging
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +23,8 @@ from typing import Any
 from tqdm import tqdm
 
 from autogen_persistent_memory import RecallPolicy
-from benchmarks.lib.metrics import Question
+from benchmarks.lib.report import Table, chart
+from benchmarks.lib.scores import Question, option_parser
 from benchmarks.lib.systems import Item, Ours
 from benchmarks.retrieval.locomo import read
 from benchmarks.retrieval.paraphrase import read_facts
@@ -38,17 +37,17 @@ FACT_THRESHOLDS = [step / 1000 for step in range(50, 501, 25)]
 
 @dataclass
 class Outcome:
-    """What questions brought up: of each the similarity that counts, and whether the block of default settings shows it."""
+    """For each question the similarity that counts, and whether the block contains a memory with default settings."""
 
     answerable: list[float] = field(default_factory=list)
-    """Of each question with a right memory among the best ten: that of the most similar right one."""
+    """For each question with a right memory among the best ten: the similarity of the most similar right one."""
     foreign: list[float] = field(default_factory=list)
-    """Of each question with no right memory: that of the most similar one."""
+    """For each question without a right memory: the similarity of the most similar one."""
     answered: list[bool] = field(default_factory=list)
     disturbed: list[bool] = field(default_factory=list)
 
     def curve(self, thresholds: Iterable[float]) -> list[dict[str, float]]:
-        """By threshold, in per cent: who keeps a right memory, and who gets a wrong one."""
+        """Return by threshold, in per cent, the questions that keep a right memory, and those that get a wrong one."""
         return [
             {
                 "threshold": threshold,
@@ -75,10 +74,10 @@ def share(of: Iterable[bool]) -> float:
 
 
 class Asked(Ours):
-    """This package, asked what it would show to the model."""
+    """This package, and what it would inject."""
 
     async def right(self, question: Question, outcome: Outcome) -> None:
-        """Ask what it can answer."""
+        """Ask a question that the memory can answer."""
         hits = await self._memory.recall(question.text, limit=TEN)
         right = [hit for hit in hits if hit.record.metadata["item"] in question.wanted]
         if right:
@@ -87,14 +86,14 @@ class Asked(Ours):
             outcome.answered.append(any(" ".join(hit.record.content.split()) in block for hit in right))
 
     async def foreign(self, question: Question, outcome: Outcome) -> None:
-        """Ask what it cannot answer."""
+        """Ask a question that the memory cannot answer."""
         hits = await self._memory.recall(question.text, limit=TEN)
         outcome.foreign.append(max((hit.similarity for hit in hits), default=0.0))
         outcome.disturbed.append(bool(await self._memory.context(question.text)))
 
 
-async def remembering(groups: Sequence[Sequence[Item]]) -> list[Asked]:
-    """A memory for each group."""
+async def filled(groups: Sequence[Sequence[Item]]) -> list[Asked]:
+    """Return a memory for each group of items."""
     memories = [Asked() for _ in groups]
     for memory, items in zip(memories, groups, strict=True):
         await memory.store(items)
@@ -102,9 +101,9 @@ async def remembering(groups: Sequence[Sequence[Item]]) -> list[Asked]:
 
 
 async def ask_messages(data: Path) -> Outcome:
-    """Questions about each conversation put to its memory, and so many of all of them to the memory of another."""
+    """Ask the questions about each conversation of its memory, and some of them of the memory of another one."""
     turns, questions = zip(*read(data), strict=True)
-    memories = await remembering(turns)
+    memories = await filled(turns)
     outcome = Outcome()
     own = [(about, question) for about, asked in enumerate(questions) for question in asked if question.counts]
     for about, question in tqdm(own, desc="messages: answerable", disable=None):
@@ -119,11 +118,11 @@ async def ask_messages(data: Path) -> Outcome:
 
 
 async def ask_facts() -> Outcome:
-    """Each question put to the profile that holds its fact, and to the one that holds other domains."""
+    """Ask each question of the profile that holds its fact, and of the profile with the other domains."""
     rows = list(zip(*read_facts(), strict=True))
     domains = sorted({question.category for _, question in rows})
     halves = [[row for row in rows if domains.index(row[1].category) % 2 == half] for half in (0, 1)]
-    memories = await remembering([[fact for fact, _ in half] for half in halves])
+    memories = await filled([[fact for fact, _ in half] for half in halves])
     outcome = Outcome()
     for half, memory, other in zip(halves, memories, reversed(memories), strict=True):
         for _, question in tqdm(half, desc="facts", disable=None):
@@ -145,26 +144,20 @@ async def main(data: Path) -> dict[str, dict[str, Any]]:
 
 def report(results: dict[str, dict[str, Any]]) -> None:
     for name, result in results.items():
-        print(
-            f"\n{name}: {result['answerable questions']} answerable and {result['foreign questions']} foreign questions"
-        )
-        print(f"{'least similarity':<20}{'answerable kept':>20}{'foreign injecting':>20}")
-        points = sorted([*result["curve"], result["default"]], key=lambda point: float(point["threshold"]))
-        for point in {point["threshold"]: point for point in points}.values():
-            mark = "  <- default" if point == result["default"] else ""
-            print(f"{point['threshold']:<20.3f}{point['kept']:>20.1f}{point['foreign']:>20.1f}{mark}")
-        print(f"{'in the block':<20}{result['block']['kept']:>20.1f}{result['block']['foreign']:>20.1f}")
+        questions = f"{result['answerable questions']} answerable and {result['foreign questions']} foreign questions"
+        points = {point["threshold"]: point for point in [*result["curve"], result["default"]]}
+        rows = [
+            [f"{at:.3f}{' (default)' if at == result['default']['threshold'] else ''}", point["kept"], point["foreign"]]
+            for at, point in sorted(points.items())
+        ]
+        rows.append(["in the block", result["block"]["kept"], result["block"]["foreign"]])
+        columns = ["least similarity", "answerable kept", "foreign injecting"]
+        print(f"\n{Table(columns, rows, f'{name}: {questions}').text()}")
 
 
 def plot(results: dict[str, dict[str, Any]], picture: Path) -> None:
-    """Draw the curves; the same figures give the same file."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams |= {"svg.hashsalt": "silence", "font.size": 11}
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
+    """Draw the curves."""
+    figure, panels = chart(2, "silence", figsize=(11, 4.2), sharey=True)
     for panel, (name, result) in zip(panels, results.items(), strict=True):
         at, default = [point["threshold"] for point in result["curve"]], result["default"]
         for line, colour, label in (
@@ -183,18 +176,13 @@ def plot(results: dict[str, dict[str, Any]], picture: Path) -> None:
             )
         panel.axvline(default["threshold"], color="#888888", linewidth=1, linestyle="--")
         panel.set(title=f"{name}, default {default['threshold']:.2f}", xlabel="least similarity", ylim=(0, 112))
-        panel.grid(alpha=0.25)
-        panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("share of questions, %")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(picture, metadata={"Date": None})
 
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the LoCoMo file")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser = option_parser(__doc__, locomo=True)
     parser.add_argument("--plot", type=Path, help="draw the curves into this SVG file")
     arguments = parser.parse_args()
     if arguments.plot and find_spec("matplotlib") is None:

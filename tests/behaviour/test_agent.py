@@ -34,10 +34,9 @@ from autogen_core.models import (
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from PIL import Image as Picture
 from stalling import own_stall
-from toys import words
+from toys import is_block, words
 
 from autogen_persistent_memory import PersistentMemory, ProfileMemory, RecallPolicy, SessionMemory, TemporaryStore
-from autogen_persistent_memory.conversation.autogen_messages import block_id_of
 from autogen_persistent_memory.core.tokens import count_tokens
 
 
@@ -48,7 +47,7 @@ def an_agent(memory: Any, replies: int = 60, **options: Any) -> tuple[AssistantA
 
 
 def blocks(messages: Sequence[LLMMessage]) -> list[str]:
-    return [str(message.content) for message in messages if block_id_of(message)]
+    return [str(message.content) for message in messages if is_block(message)]
 
 
 async def in_context(context: ChatCompletionContext) -> list[LLMMessage]:
@@ -56,7 +55,7 @@ async def in_context(context: ChatCompletionContext) -> list[LLMMessage]:
 
 
 class UnboundedCopy:
-    """Everything a context holds, also what it does not show."""
+    """A context with a copy of all messages, also of those outside the window."""
 
     def __init__(self, messages: list[LLMMessage]) -> None:
         self.messages = messages
@@ -73,7 +72,7 @@ async def seen(client: ReplayChatCompletionClient) -> list[LLMMessage]:
 
 
 async def test_passing_the_memory_is_the_whole_integration() -> None:
-    """With the default embedding, as in the README: the right fact is before the model, the wrong ones are not."""
+    """With the default embedding, as in the README, the model sees the right fact and not the wrong ones."""
     memory = PersistentMemory("user-42", store=TemporaryStore())
     await memory.remember("Sarah prefers TypeScript over JavaScript", kind="preference")
     await memory.remember("The cat of the neighbours is called Minka")
@@ -134,7 +133,7 @@ async def test_fifty_turns_leave_one_block_that_the_model_sees(
     assert len(held) == 101  # fifty questions, fifty answers, one block
 
 
-async def test_a_context_with_no_room_for_a_block_gets_none(memory: PersistentMemory) -> None:
+async def test_no_block_is_placed_in_a_context_without_room(memory: PersistentMemory) -> None:
     await memory.remember("Likes green tea")
     for context in (
         BufferedChatCompletionContext(1),
@@ -169,7 +168,7 @@ async def test_a_block_that_is_no_longer_relevant_is_removed(memory: PersistentM
     assert blocks(await in_context(agent.model_context)) == []
 
 
-async def test_what_the_model_can_read_anyway_is_not_injected_again(memory: PersistentMemory) -> None:
+async def test_text_already_in_the_context_is_not_injected(memory: PersistentMemory) -> None:
     await memory.remember_many(["Likes green tea", "Likes green apples"])
     agent, client = an_agent(memory)
     await agent.run(task="You know she likes  GREEN tea. What else is green?")
@@ -178,7 +177,7 @@ async def test_what_the_model_can_read_anyway_is_not_injected_again(memory: Pers
     assert "tea" not in block
 
 
-async def test_two_memories_on_one_agent_have_a_block_each_and_share_no_line() -> None:
+async def test_two_memories_on_one_agent_have_separate_blocks_without_shared_lines() -> None:
     store = TemporaryStore()
     mine = PersistentMemory("ann", store=store, embedding=words())
     team = PersistentMemory("team", store=store, embedding=words())
@@ -207,12 +206,14 @@ async def test_profile_and_session_memories_combine_on_one_agent() -> None:
     assert "- Bob: green tea was sold out" in second
 
 
-async def test_a_block_is_found_again_after_the_state_moved_to_another_process(memory: PersistentMemory) -> None:
+async def test_a_block_is_replaced_after_its_state_was_loaded_in_another_process(
+    memory: PersistentMemory, memory_store: TemporaryStore
+) -> None:
     await memory.remember("Likes green tea")
     agent, _ = an_agent(memory)
     await agent.run(task="green tea?")
     state = json.loads(json.dumps(await agent.save_state()))
-    again = PersistentMemory("user-42", store=memory._engine.store, embedding=words())
+    again = PersistentMemory("user-42", store=memory_store, embedding=words())
     resumed, client = an_agent(again)
     await resumed.load_state(state)
     await resumed.run(task="and green tea now?")
@@ -240,7 +241,7 @@ class StrictClient(ReplayChatCompletionClient):
 
 
 @pytest.mark.parametrize("placement", ["user", "system"])
-async def test_models_that_forbid_scattered_system_messages_are_fine(placement: Any) -> None:
+async def test_models_that_forbid_scattered_system_messages_are_supported(placement: Any) -> None:
     policy = RecallPolicy(placement=placement)
     memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words(), policy=policy)
     await memory.remember("Likes green tea")
@@ -249,7 +250,7 @@ async def test_models_that_forbid_scattered_system_messages_are_fine(placement: 
     for _ in range(3):
         await agent.run(task="green tea?")
     shown = await seen(client)
-    (block,) = [message for message in shown if block_id_of(message)]
+    (block,) = [message for message in shown if is_block(message)]
     assert isinstance(block, SystemMessage if placement == "system" else UserMessage)
     assert shown.index(block) == (1 if placement == "system" else len(shown) - 2)
 
@@ -295,9 +296,7 @@ async def test_the_query_can_be_fixed_and_the_user_can_have_another_name() -> No
 
 
 @pytest.mark.parametrize("messages", [[], [UserMessage(content=" ", source="user")], [SystemMessage(content="tea")]])
-async def test_a_context_in_which_nobody_asked_anything_stays_as_it_is(
-    memory: PersistentMemory, messages: list[LLMMessage]
-) -> None:
+async def test_a_context_without_a_question_is_unchanged(memory: PersistentMemory, messages: list[LLMMessage]) -> None:
     await memory.remember("Likes green tea")
     context = UnboundedChatCompletionContext(messages)
     assert (await memory.update_context(context)).memories.results == []
@@ -361,7 +360,7 @@ async def test_images_survive_and_do_not_stall_the_loop(memory: PersistentMemory
 
 
 class CountingContext(UnboundedChatCompletionContext):
-    """A context of somebody's own, which saves more than messages."""
+    """A custom context, which saves more than messages."""
 
     count = 0
 
@@ -378,7 +377,7 @@ class CountingContext(UnboundedChatCompletionContext):
         await super().load_state(state)
 
 
-async def test_a_context_of_ones_own_keeps_what_else_it_saves(memory: PersistentMemory) -> None:
+async def test_a_custom_context_keeps_its_other_state(memory: PersistentMemory) -> None:
     await memory.remember("Likes green tea")
     agent, client = an_agent(memory, model_context=CountingContext())
     for _ in range(3):
@@ -405,7 +404,7 @@ async def test_context_is_the_block_to_paste(memory: PersistentMemory) -> None:
         await memory.context(" ")
 
 
-async def test_a_team_is_saved_and_goes_on(memory: PersistentMemory) -> None:
+async def test_a_team_is_saved_and_continues(memory: PersistentMemory) -> None:
     def a_team() -> RoundRobinGroupChat:
         agents = [
             AssistantAgent(name, model_client=ReplayChatCompletionClient([f"{name} speaks"] * 9), memory=[memory])
@@ -424,7 +423,7 @@ async def test_a_team_is_saved_and_goes_on(memory: PersistentMemory) -> None:
     assert result.messages[0].source == "bob"
 
 
-async def test_a_state_of_another_team_is_refused_with_an_explanation(memory: PersistentMemory) -> None:
+async def test_the_state_of_another_team_is_refused_with_an_explanation(memory: PersistentMemory) -> None:
     agent, _ = an_agent(memory)
     await agent.run(task="hello")
     await memory.session.save(agent)
@@ -444,7 +443,7 @@ async def test_the_same_namespace_in_two_stores_has_two_blocks() -> None:
     assert "from store 1" in second
 
 
-async def test_a_system_block_that_the_window_hides_goes_before_the_last_message() -> None:
+async def test_a_system_block_outside_the_window_is_placed_before_the_last_message() -> None:
     policy = RecallPolicy(placement="system")
     memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words(), policy=policy)
     await memory.remember("Likes green tea")
@@ -454,7 +453,7 @@ async def test_a_system_block_that_the_window_hides_goes_before_the_last_message
         assert len(blocks(await seen(client))) == 1
 
 
-async def test_a_memory_does_not_push_out_another_ones_block() -> None:
+async def test_a_memory_does_not_displace_the_block_of_another() -> None:
     store = TemporaryStore()
     one, other = (PersistentMemory(name, store=store, embedding=words()) for name in ("one", "other"))
     await one.remember("green tea for one")
@@ -484,14 +483,14 @@ async def test_only_whole_statements_count_as_visible(
 
 
 class CountingImages(CountingContext):
-    """Saves images in its own way, without waiting for anything."""
+    """Saves images by counting them, without awaiting anything."""
 
     async def save_state(self) -> Mapping[str, Any]:
         return {**await UnboundedChatCompletionContext.save_state(self), "count": self.count}
 
 
 @pytest.mark.parametrize("make_context", [UnboundedChatCompletionContext, CountingImages])
-async def test_many_photographs_cost_neither_the_loop_nor_the_deadline(
+async def test_many_photographs_neither_stall_the_loop_nor_exceed_the_deadline(
     memory: PersistentMemory, make_context: Callable[[], ChatCompletionContext]
 ) -> None:
     await memory.remember("Likes green tea")
@@ -502,7 +501,7 @@ async def test_many_photographs_cost_neither_the_loop_nor_the_deadline(
     await context.add_message(UserMessage(content=["green tea?", Image(noise)], source="user"))
     assert len((await memory.update_context(context)).memories.results) == 1
     shown = await context.get_messages()
-    assert [bool(block_id_of(message)) for message in shown] == [False, False, False, True, False]
+    assert [is_block(message) for message in shown] == [False, False, False, True, False]
 
 
 class Summary(UnboundedChatCompletionContext):
@@ -512,7 +511,7 @@ class Summary(UnboundedChatCompletionContext):
         return {"summary": "all is well"}
 
 
-async def test_a_context_without_messages_is_left_alone(
+async def test_a_context_without_messages_is_unchanged(
     memory: PersistentMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     await memory.remember("Likes green tea")

@@ -1,4 +1,4 @@
-"""What is said is captured once, whatever way it is heard."""
+"""Every message is captured once, no matter how it arrives."""
 
 import asyncio
 import threading
@@ -50,14 +50,14 @@ def bot(text: str) -> AssistantMessage:
 
 
 class Heard:
-    """A ledger, and contexts that are heard by it."""
+    """A ledger, and contexts that it reads."""
 
     def __init__(self, *stored: tuple[str, str]) -> None:
         self.ledger = Ledger()
         self.ledger.load(Utterance(*said) for said in stored)
 
     def at(self, place: list[LLMMessage], *more: LLMMessage) -> list[str]:
-        """What is captured when these messages are added to a context."""
+        """Add messages to a context, and return what is captured."""
         place.extend(more)
         where = self.ledger.place_of(place)
         (news, continues), is_first = where.unheard(place), where.is_new
@@ -72,7 +72,7 @@ class Heard:
 
 
 class Context(list[LLMMessage]):
-    """A list that can be told from others with the same messages."""
+    """A list with an identity, unlike others with the same messages."""
 
     __hash__ = object.__hash__
 
@@ -85,7 +85,7 @@ def test_a_growing_conversation_is_captured_message_by_message() -> None:
     assert heard.at(here, user("one"), user("one")) == ["one", "one"]
 
 
-def test_what_a_teammate_heard_too_is_captured_once() -> None:
+def test_a_message_that_several_teammates_receive_is_captured_once() -> None:
     heard, one, other = Heard(), Context(), Context()
     assert heard.at(one, user("task")) == ["task"]
     assert heard.at(one, bot("done")) == ["done"]
@@ -95,14 +95,14 @@ def test_what_a_teammate_heard_too_is_captured_once() -> None:
     assert heard.at(other, user("next")) == []
 
 
-def test_agents_that_are_asked_one_after_the_other_are_asked_twice() -> None:
+def test_the_same_question_to_two_agents_in_turn_is_captured_twice() -> None:
     heard, one, other = Heard(), Context(), Context()
     assert heard.at(one, user("task")) == ["task"]
     assert heard.at(one, bot("done")) == ["done"]
     assert heard.at(other, user("task")) == ["task"]
 
 
-def test_of_a_conversation_that_was_loaded_only_what_is_new_is_captured() -> None:
+def test_only_new_messages_of_a_loaded_conversation_are_captured() -> None:
     heard = Heard(("user", "one"), ("bot", "two"))
     assert heard.at(Context(), user("one"), bot("two"), user("three")) == ["three"]
     assert Heard(("user", "one")).at(Context(), user("one"), bot("two"), user("three")) == ["two (old)", "three"]
@@ -123,7 +123,7 @@ def test_an_agent_that_was_reset_may_be_asked_the_same_again() -> None:
     assert heard.at(here, bot("two")) == ["two"]
 
 
-def test_a_transcript_that_is_known_is_not_captured_again() -> None:
+def test_a_known_transcript_is_not_captured_again() -> None:
     heard = Heard(("user", "one"))
     said = [Utterance("user", "one"), Utterance("bot", "two")]
     assert [one.utterance.text for one in heard.ledger.hear_transcript(said)] == ["two"]
@@ -133,7 +133,7 @@ def test_a_transcript_that_is_known_is_not_captured_again() -> None:
     assert heard.ledger.hear_transcript(long) == []
 
 
-def test_only_what_people_and_agents_say_is_said() -> None:
+def test_only_messages_of_people_and_agents_are_captured() -> None:
     messages: list[LLMMessage] = [
         SystemMessage(content="You are helpful."),
         UserMessage(content='<memory id="abc">\nWhat you remember</memory>', source="memory"),
@@ -213,7 +213,7 @@ async def test_an_agents_conversation_is_captured_with_its_last_reply(
     await memory.close()
 
 
-async def test_repeated_words_are_captured_as_often_as_they_are_said() -> None:
+async def test_repeated_messages_are_captured_every_time() -> None:
     memory = a_memory()
     assistant = agent(memory, *["Certainly, here you go"] * 3)
     for _ in range(3):
@@ -241,7 +241,7 @@ async def test_a_team_is_captured_once_with_its_speakers() -> None:
     await memory.close()
 
 
-async def test_observing_and_remembering_capture_nothing_twice() -> None:
+async def test_observe_and_the_agents_memory_capture_nothing_twice() -> None:
     memory = a_memory()
     ada = agent(memory, "Ada thinks it works", "Ada is done", "Ada thinks it brakes", "Ada is done", name="ada")
     bob = agent(memory, "Bob thinks so too", "Bob thinks so too", name="bob")
@@ -307,7 +307,7 @@ async def test_a_multimodal_message_is_captured_by_its_text() -> None:
     await memory.close()
 
 
-async def test_a_conversation_that_continues_in_a_new_process_is_not_captured_again() -> None:
+async def test_a_conversation_continued_in_a_new_process_is_not_captured_again() -> None:
     store = TemporaryStore()
     memory = a_memory(store)
     assistant = agent(memory, "First answer to Ann", "Second answer to Ann")
@@ -335,7 +335,7 @@ async def test_short_messages_keep_their_place_but_are_never_recalled() -> None:
     await memory.close()
 
 
-async def test_nothing_is_captured_if_nobody_wants_it() -> None:
+async def test_nothing_is_captured_with_capture_off() -> None:
     memory = a_memory(capture=False)
     assistant = agent(memory, "Hello Ann, nice to meet you")
     async for _ in memory.observe(assistant.run_stream(task="My name is Ann and I live in Oslo")):
@@ -345,19 +345,19 @@ async def test_nothing_is_captured_if_nobody_wants_it() -> None:
     await memory.close()
 
 
-async def test_what_is_said_while_the_words_before_are_being_stored_is_stored_when_the_stream_has_ended() -> None:
-    storing, go_on = threading.Event(), threading.Event()
+async def test_messages_that_arrive_during_a_write_are_stored_when_the_stream_ends() -> None:
+    storing, released = threading.Event(), threading.Event()
 
     def slow_vectors(texts: list[str]) -> list[list[float]]:
         storing.set()
-        go_on.wait(10)
+        released.wait(10)
         return word_vectors(texts)
 
     async def stream() -> AsyncIterator[TextMessage]:
         yield TextMessage(content="The first of two messages.", source="planner")
         await in_thread(storing.wait)
         yield TextMessage(content="The second of two messages.", source="scout")
-        go_on.set()
+        released.set()
 
     slow = CallableEmbedding(slow_vectors, id="slow-words")
     async with PersistentMemory("ann", session="s", store=TemporaryStore(), embedding=slow, extractor=None) as memory:
@@ -366,7 +366,7 @@ async def test_what_is_said_while_the_words_before_are_being_stored_is_stored_wh
         assert [message.source for message in await memory.session.messages()] == ["planner", "scout"]
 
 
-async def test_what_was_injected_is_never_captured() -> None:
+async def test_injected_memories_are_never_captured() -> None:
     memory = a_memory()
     await memory.remember("Ann drinks green tea with honey", kind="preference")
     assistant = agent(memory, "You like green tea, I believe")
@@ -378,7 +378,7 @@ async def test_what_was_injected_is_never_captured() -> None:
     await memory.close()
 
 
-async def test_a_finished_transcript_can_be_fed_in() -> None:
+async def test_a_finished_transcript_can_be_captured() -> None:
     memory = a_memory()
     facts = await memory.extract(
         [
@@ -392,7 +392,7 @@ async def test_a_finished_transcript_can_be_fed_in() -> None:
     await memory.close()
 
 
-async def test_agents_asked_at_the_same_time_hear_one_question() -> None:
+async def test_one_question_to_agents_at_the_same_time_is_captured_once() -> None:
     memory = a_memory()
     bots = [agent(memory, f"My answer is number {number}", name=f"bot{number}") for number in range(3)]
     await asyncio.gather(*(bot.run(task="What is your answer, all of you?") for bot in bots))
@@ -403,7 +403,7 @@ async def test_agents_asked_at_the_same_time_hear_one_question() -> None:
     await memory.close()
 
 
-async def test_one_agent_after_the_other_hears_another_question_though_the_words_are_the_same() -> None:
+async def test_the_same_words_to_agents_in_turn_are_different_questions() -> None:
     memory = a_memory()
     for _ in range(3):
         await agent(memory, "Certainly, here you go").run(task="Go on with the next one please")
@@ -438,7 +438,7 @@ async def test_a_team_that_is_reset_and_asked_the_same_is_captured_again() -> No
     await memory.close()
 
 
-async def test_a_team_that_continues_in_a_new_process_is_not_captured_again() -> None:
+async def test_a_team_continued_in_a_new_process_is_not_captured_again() -> None:
     store = TemporaryStore()
 
     async def talk(task: str, number: int, state: Any = None) -> Any:
@@ -465,7 +465,7 @@ async def test_a_team_that_continues_in_a_new_process_is_not_captured_again() ->
     await memory.close()
 
 
-async def test_agents_that_share_a_memory_and_are_asked_the_same_are_asked_twice() -> None:
+async def test_the_same_question_to_agents_that_share_a_memory_is_captured_twice() -> None:
     memory = a_memory()
     one = agent(memory, "Hello from the first one", "A summary by the first", name="one")
     other = agent(memory, "Hello from the second one", "A summary by the second", name="other")
@@ -495,7 +495,7 @@ async def test_two_memories_of_one_session_on_one_agent_capture_once() -> None:
     await other.close()
 
 
-async def test_an_old_conversation_that_is_loaded_teaches_nothing_old() -> None:
+async def test_no_facts_are_extracted_from_old_messages_of_a_loaded_conversation() -> None:
     store = TemporaryStore()
 
     async def day(task: str, state: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -513,7 +513,7 @@ async def test_an_old_conversation_that_is_loaded_teaches_nothing_old() -> None:
         assert [record.content for record in await memory.profile.records()] == ["The user moved to Lisbon."]
 
 
-async def test_what_was_forgotten_does_not_come_back() -> None:
+async def test_a_forgotten_message_is_not_captured_again() -> None:
     memory = a_memory()
     assistant = agent(memory, "Noted: your phone is 555-1234.", "Hello again, dear Ann")
     await assistant.run(task="My phone number is 555-1234.")
@@ -527,7 +527,7 @@ async def test_what_was_forgotten_does_not_come_back() -> None:
     await memory.close()
 
 
-async def test_after_clearing_nothing_is_left_to_come() -> None:
+async def test_clear_also_drops_messages_that_are_not_stored_yet() -> None:
     memory = a_memory()
     assistant = agent(memory, "Noted: you live in Oslo.", "Hello again, dear Ann")
     await assistant.run(task="I live in Oslo.")
@@ -539,7 +539,7 @@ async def test_after_clearing_nothing_is_left_to_come() -> None:
     await memory.close()
 
 
-async def test_a_repeated_message_is_captured_though_an_earlier_one_was_forgotten() -> None:
+async def test_a_repeated_message_is_captured_even_if_an_earlier_one_was_forgotten() -> None:
     store = TemporaryStore()
     memory = a_memory(store)
     assistant = agent(memory, *["Certainly, here you go"] * 3)
@@ -554,7 +554,7 @@ async def test_a_repeated_message_is_captured_though_an_earlier_one_was_forgotte
     await again.close()
 
 
-async def test_a_cancelled_turn_is_heard_with_the_next() -> None:
+async def test_messages_of_a_cancelled_turn_are_captured_with_the_next() -> None:
     memory = a_memory()
     context = UnboundedChatCompletionContext([user("I live in Oslo, where it rains.")])
     await memory.recall("warm up")
@@ -572,7 +572,7 @@ async def test_a_cancelled_turn_is_heard_with_the_next() -> None:
     await memory.close()
 
 
-async def test_several_agents_at_once_lose_nothing() -> None:
+async def test_nothing_is_lost_with_several_agents_at_once() -> None:
     memory = a_memory()
     bots = [agent(memory, f"Answer to question number {number}", name=f"bot{number}") for number in range(8)]
     await asyncio.gather(*(bot.run(task=f"This is question number {number}") for number, bot in enumerate(bots)))
@@ -580,7 +580,7 @@ async def test_several_agents_at_once_lose_nothing() -> None:
     await memory.close()
 
 
-async def test_what_could_not_be_heard_in_time_is_heard_later() -> None:
+async def test_messages_missed_because_of_the_deadline_are_captured_later() -> None:
     class Slow(CallableEmbedding):
         async def load(self) -> None:
             await opened.wait()

@@ -1,4 +1,4 @@
-"""Nothing that is said slips through: after pictures, with broken characters, and by people of any name."""
+"""No message is missed: after pictures, with lone surrogates, and from users of any name."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -63,7 +63,7 @@ async def facts(memory: PersistentMemory) -> list[str]:
     return sorted(record.content for record in await memory.profile.records())
 
 
-# After a message that says nothing
+# After a message without words
 
 
 def picture() -> MultiModalMessage:
@@ -95,11 +95,11 @@ async def test_the_reply_to_a_message_without_words_is_captured(
 
 @pytest.mark.parametrize("finish", [PersistentMemory.flush, PersistentMemory.close])
 @pytest.mark.parametrize("silent", SILENT, ids=["picture", "blank"])
-async def test_the_last_reply_is_captured_though_only_a_message_without_words_came_before(
+async def test_the_last_reply_is_captured_even_after_a_message_without_words(
     silent: Callable[[], BaseChatMessage], finish: Callable[[PersistentMemory], Any]
 ) -> None:
     store = TemporaryStore()
-    keeper = a_memory(store)  # a store in RAM lives as long as somebody has it open
+    keeper = a_memory(store)  # a store in RAM lives until its last memory is closed
     await keeper.count()
     memory = a_memory(store)
     await agent(memory, "It shows a red bicycle").run(task=silent())
@@ -119,18 +119,18 @@ async def test_a_team_that_is_shown_a_picture_is_captured_once() -> None:
     await memory.close()
 
 
-# With half a character
+# With a lone surrogate, half of a character
 
 
 @given(st.text(st.characters() | st.characters(categories=["Cs"])))
-def test_a_mended_text_can_be_written_and_differs_only_in_halves_of_characters(text: str) -> None:
+def test_a_repaired_text_can_be_encoded_and_differs_only_in_lone_surrogates(text: str) -> None:
     mended(text).encode("utf-8")
     assert mended(mended(text)) == mended(text)
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert mended(text) == whole
 
 
-def test_halves_that_belong_together_are_joined() -> None:
+def test_surrogate_pairs_are_joined() -> None:
     assert mended("\ud83d\ude00") == "😀"
     assert mended(f"a{HALF}b\udfff") == "a\ufffdb\ufffd"
     assert mended("\ufeff\ud800") == "\ufeff\ufffd"
@@ -138,7 +138,7 @@ def test_halves_that_belong_together_are_joined() -> None:
 
 @pytest.mark.parametrize("observed", [False, True])
 @pytest.mark.parametrize("embedding", [words, MiniLMEmbedding])
-async def test_half_a_character_costs_no_turn_its_memory(
+async def test_a_lone_surrogate_does_not_disable_memory_for_a_turn(
     embedding: Callable[[], Any], observed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = a_memory(embedding=embedding())
@@ -158,7 +158,7 @@ async def test_half_a_character_costs_no_turn_its_memory(
     await memory.close()
 
 
-async def test_half_a_character_in_a_name_or_a_transcript_is_replaced() -> None:
+async def test_a_lone_surrogate_in_a_name_or_a_transcript_is_replaced() -> None:
     memory = a_memory()
     await memory.extract(
         [TextMessage(content="I live in Oslo", source="user"), {"source": HALF, "content": f"Hm{HALF}"}]
@@ -174,7 +174,7 @@ async def test_half_a_character_in_a_name_or_a_transcript_is_replaced() -> None:
     await memory.close()
 
 
-async def test_a_team_whose_messages_hold_half_a_character_is_saved_and_loaded() -> None:
+async def test_a_team_with_a_lone_surrogate_in_its_messages_is_saved_and_loaded() -> None:
     memory = a_memory()
     assistant = agent(None, f"Nice{HALF} to meet you")
     await assistant.run(task=f"I am Ann{HALF}")
@@ -185,7 +185,7 @@ async def test_a_team_whose_messages_hold_half_a_character_is_saved_and_loaded()
     await memory.close()
 
 
-async def test_a_model_that_writes_half_a_character_extracts_and_summarises_all_the_same() -> None:
+async def test_extraction_and_summaries_survive_a_lone_surrogate_from_the_model() -> None:
     client = ReplayChatCompletionClient(['{"facts": [{"content": "The user lives in Oslo \\ud800."}]}'])
     found = await ModelExtractor(client).extract_later(conversation("user: I live in Oslo \ufffd."), [])
     assert [fact.content for fact in found] == ["The user lives in Oslo \ufffd."]
@@ -233,7 +233,7 @@ EXPLICIT: dict[str, Callable[[PersistentMemory], Any]] = {
 
 
 @pytest.mark.parametrize("call", EXPLICIT)
-async def test_whoever_gives_half_a_character_by_name_is_told(memory: PersistentMemory, call: str) -> None:
+async def test_explicit_calls_refuse_lone_surrogates(memory: PersistentMemory, call: str) -> None:
     with pytest.raises(ValueError, match=r"surrogate|control character U\+D800"):
         await EXPLICIT[call](memory)
     await memory.close()
@@ -248,7 +248,7 @@ async def test_whoever_gives_half_a_character_by_name_is_told(memory: Persistent
         ("forget", {"id": HALF}),
     ],
 )
-async def test_a_model_that_writes_half_a_character_is_answered(
+async def test_tools_answer_a_model_that_writes_a_lone_surrogate(
     memory: PersistentMemory, tool: str, arguments: dict[str, Any]
 ) -> None:
     (one,) = memory_tools(memory, [tool])  # type: ignore[list-item]
@@ -258,7 +258,7 @@ async def test_a_model_that_writes_half_a_character_is_answered(
     await memory.close()
 
 
-# By people of any name
+# From users of any name
 
 
 def test_the_names_of_the_user_are_those_that_autogen_uses() -> None:
@@ -299,8 +299,8 @@ def team_of(*members: Any, messages: int) -> RoundRobinGroupChat:
 
 @pytest.mark.parametrize("pause", [0.0, 0.05])
 @pytest.mark.parametrize("has_memory", [True, False])
-async def test_a_stream_tells_who_is_asked_for_input(has_memory: bool, pause: float) -> None:
-    """However slowly the stream is read: agents may hear the answer before the reader knows who was asked."""
+async def test_a_stream_shows_which_agent_is_asked_for_input(has_memory: bool, pause: float) -> None:
+    """Also if the stream is read slowly: agents may get the answer before the reader sees who was asked."""
     memory = a_memory()
     bot = agent(memory if has_memory else None, "Who are you?", "Nice to meet you, my name is Bob")
     team = team_of(bot, proxy("ann", "My name is Ann, and I live in Oslo"), messages=4)
@@ -319,7 +319,7 @@ async def test_a_stream_tells_who_is_asked_for_input(has_memory: bool, pause: fl
     await memory.close()
 
 
-async def test_a_model_extractor_reads_who_is_asked_for_input_as_the_user() -> None:
+async def test_a_model_extractor_treats_the_agent_that_is_asked_for_input_as_the_user() -> None:
     client = ReplayChatCompletionClient(['{"facts": [{"content": "The user lives in Oslo."}]}'])
     memory = a_memory(extractor=ModelExtractor(client, rules=False))
     bot = agent(memory, "Where do you live?", "Oslo is a fine place")
@@ -330,14 +330,14 @@ async def test_a_model_extractor_reads_who_is_asked_for_input_as_the_user() -> N
     await memory.close()
 
 
-async def test_who_was_asked_for_input_asks_the_memory_in_later_turns() -> None:
+async def test_later_turns_recall_for_the_agent_that_was_asked_for_input() -> None:
     memory = a_memory()
     await memory.remember("The gate code of the office is bluebird")
     bot = agent(memory, "Ask me something", "Let me see", "It is bluebird")
     team = team_of(bot, proxy("ann", "What is the gate code of the office?", "Thanks"), messages=3)
     async for _ in memory.observe(team.run_stream(task="Hello there")):
         pass
-    # The name is known to the session now, so that in a teammate's chatter her question is the one to recall for.
+    # The session knows the name now, so her question is recalled for even after a teammate's messages.
     later = agent(memory, "It is bluebird")
     await later.model_context.add_message(UserMessage(content="What is the gate code of the office?", source="ann"))
     await later.model_context.add_message(UserMessage(content="Shall I look at zebras?", source="carl"))
@@ -347,7 +347,7 @@ async def test_who_was_asked_for_input_asks_the_memory_in_later_turns() -> None:
     await memory.close()
 
 
-async def test_memories_of_the_same_session_know_who_was_asked_for_input() -> None:
+async def test_memories_of_the_same_session_share_who_was_asked_for_input() -> None:
     store = TemporaryStore()
     observer, other = a_memory(store), a_memory(store)
     bot = agent(other, "Who are you?", "Nice to meet you")
@@ -360,7 +360,7 @@ async def test_memories_of_the_same_session_know_who_was_asked_for_input() -> No
     await other.close()
 
 
-async def test_other_sessions_and_agents_stay_strangers() -> None:
+async def test_other_sessions_and_agents_are_not_treated_as_the_user() -> None:
     memory = a_memory()
     bot = agent(memory, "My name is Bob, and I live in Rome", "I live in Paris")
     team = team_of(bot, proxy("ann", "My name is Ann"), messages=4)
@@ -374,7 +374,7 @@ async def test_other_sessions_and_agents_stay_strangers() -> None:
     await elsewhere.close()
 
 
-async def test_a_finished_run_tells_who_was_asked_for_input() -> None:
+async def test_a_finished_run_shows_who_was_asked_for_input() -> None:
     said: Sequence[Any] = [
         TextMessage(content="Who are you?", source="bot"),
         UserInputRequestedEvent(request_id="1", source="ann"),

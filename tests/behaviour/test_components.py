@@ -1,4 +1,4 @@
-"""AutoGen's declarative components: out as JSON, back as the same thing."""
+"""AutoGen's declarative components: dumped as JSON and loaded as equal objects."""
 
 from __future__ import annotations
 
@@ -75,10 +75,8 @@ def test_a_memory_survives_json_with_store_scope_embedding_and_policy(memory: An
     again = through_json(memory)
     assert type(again) is type(memory)
     assert again.namespace == memory.namespace
-    assert again._engine.store.config == memory._engine.store.config
-    assert type(again._engine.store) is type(memory._engine.store)
-    assert again._engine.embedding.config == memory._engine.embedding.config
-    assert again._engine.embedding.id == memory._engine.embedding.id
+    assert again.dump_component().config["store"] == memory.dump_component().config["store"]
+    assert again.dump_component().config["embedding"] == memory.dump_component().config["embedding"]
     assert again.policy == memory.policy
     assert again.dump_component() == memory.dump_component()
 
@@ -115,7 +113,7 @@ def test_only_a_registered_function_can_be_dumped_and_loaded() -> None:
     dumped = memory.dump_component()
     assert dumped.config["embedding"] == {"type": "callable", "function": "my function", "id": "mine"}
     assert through_json(memory)._engine.embedding._fn is embed
-    register_embedding("my function", word_vectors)  # as when the cell of a notebook is run again
+    register_embedding("my function", word_vectors)  # as if a notebook's cell is run again
     assert Memory.load_component(dumped)._engine.embedding._fn is word_vectors  # type: ignore[attr-defined]
     for name, fn in ((" ", embed), ("x", "toys:word_vectors")):
         with pytest.raises(ValueError, match=r"name|fn must be a function"):
@@ -144,7 +142,7 @@ def test_a_configuration_imports_no_module(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("options", [{"trust_remote_code": True}, {"kwargs": {"a": [{"Trust_Remote_Code": 1}]}}])
-def test_a_configuration_lets_no_model_bring_its_own_code(options: dict[str, Any]) -> None:
+def test_a_configuration_cannot_load_a_models_remote_code(options: dict[str, Any]) -> None:
     trusting = ChromaEmbedding("sentence_transformer", model_name="x", device="cpu", **options)
     dumped = ProfileMemory("ann", embedding=trusting).dump_component()
     with pytest.raises(ValueError, match="cannot ask for trust_remote_code"):

@@ -1,4 +1,4 @@
-"""What this process knows of a namespace agrees with the store, whatever is cancelled or fails on the way."""
+"""The cache of a namespace agrees with the store, even after cancelled and failed calls."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ def a_memory(store: TemporaryStore | None = None) -> PersistentMemory:
 
 
 class Brake:
-    """Holds a call of Chroma's back until it is let go."""
+    """Blocks a call to Chroma until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         self.reached, self.release = threading.Event(), threading.Event()
@@ -35,7 +35,7 @@ async def texts(memory: PersistentMemory, query: str) -> set[str]:
     return {hit.record.content for hit in await memory.recall(query, limit=50)}
 
 
-async def test_forgetting_goes_on_though_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_forget_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_memory() as memory:
         record = await memory.remember("The door code is blue")
         brake = Brake(monkeypatch, "delete")
@@ -49,7 +49,7 @@ async def test_forgetting_goes_on_though_nobody_waits(monkeypatch: pytest.Monkey
         assert await memory.count() == 1
 
 
-async def test_a_failed_deletion_leaves_what_is_there_to_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_memory_is_still_found_after_a_failed_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_memory() as memory:
         record = await memory.remember("zebra crossing")
 
@@ -63,7 +63,7 @@ async def test_a_failed_deletion_leaves_what_is_there_to_be_found(monkeypatch: p
         assert await texts(memory, "zebra") == {"zebra crossing"}
 
 
-async def test_a_write_that_failed_after_it_happened_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_that_succeeded_despite_an_error_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_memory() as memory:
         await memory.remember("Favourite drink is tea", key="drink")
         update = Collection.update
@@ -79,7 +79,7 @@ async def test_a_write_that_failed_after_it_happened_is_seen(monkeypatch: pytest
         assert await texts(memory, "favourite drink") == {"Favourite drink is coffee"}
 
 
-async def test_metadata_that_a_caller_changes_stays_as_it_was_stored() -> None:
+async def test_changing_the_callers_metadata_does_not_change_the_stored_copy() -> None:
     async with a_memory() as memory:
         await memory.remember("Has a cat", metadata={"names": ["Tom"]})
         (found,) = (await memory.query("cat")).results
@@ -90,7 +90,7 @@ async def test_metadata_that_a_caller_changes_stays_as_it_was_stored() -> None:
         assert (await memory.recall("cat")).hits[0].record.metadata == {"names": ["Tom"]}
 
 
-async def test_a_store_that_was_closed_is_read_anew() -> None:
+async def test_a_reopened_store_is_read_again() -> None:
     store = TemporaryStore()
     memory = a_memory(store)
     await memory.remember("Likes mangos")
@@ -101,7 +101,7 @@ async def test_a_store_that_was_closed_is_read_anew() -> None:
     await memory.close()
 
 
-async def test_much_that_another_process_changed_is_not_returned(
+async def test_memories_that_another_process_deleted_are_not_returned(
     chroma_server: tuple[str, int], namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("autogen_persistent_memory.retrieval.cache._LOOK_EVERY", 3600)
@@ -117,7 +117,7 @@ async def test_much_that_another_process_changed_is_not_returned(
     await there.close()
 
 
-async def test_as_many_that_came_as_went_are_noticed(
+async def test_changes_that_leave_the_count_the_same_are_noticed(
     chroma_server: tuple[str, int], namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("autogen_persistent_memory.retrieval.cache._LOOK_EVERY", 0)

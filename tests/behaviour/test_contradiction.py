@@ -1,4 +1,4 @@
-"""What changed replaces what was, told in natural language through an agent, without any key."""
+"""A changed fact replaces the old one, told to an agent in natural language, without keys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SIBLINGS = (
 
 @dataclass(frozen=True)
 class Change:
-    """Something the user tells, and tells anew; what is asked, and what must and must not be shown then."""
+    """A statement and its change, a question, and what must and must not be shown for it."""
 
     told: tuple[str, ...]
     question: str
@@ -109,10 +109,10 @@ def changes() -> list[Change]:
 
 
 async def shown(memory: PersistentMemory, sentences: tuple[str, ...], question: str) -> str:
-    """The block before the last answer."""
+    """Return the block before the last answer."""
     client = ReplayChatCompletionClient(["Noted."] * (len(sentences) + 1))
     for sentence in (*sentences, question):
-        agent = AssistantAgent("assistant", model_client=client, memory=[memory])  # so that only memory can know
+        agent = AssistantAgent("assistant", model_client=client, memory=[memory])  # so that only memory can know it
         await agent.run(task=sentence)
     messages = client.create_calls[-1]["messages"]
     return "\n".join(str(message.content) for message in messages if getattr(message, "source", "") == "memory")
@@ -135,7 +135,7 @@ async def test_the_current_fact_is_shown_and_no_superseded_one() -> None:
     assert len(wrong) <= 0.05 * len(cases), f"{len(wrong)} of {len(cases)}:\n" + "\n".join(wrong)
 
 
-async def test_siblings_survive() -> None:
+async def test_facts_about_siblings_survive_a_change() -> None:
     store, embedding = TemporaryStore(), MiniLMEmbedding()
     for number, pair in enumerate(SIBLINGS):
         async with PersistentMemory(f"user-{number}", store=store, embedding=embedding) as memory:

@@ -1,4 +1,4 @@
-"""No token and no password is in an error, what caused it, a log or a dump."""
+"""Tokens and passwords are in no error, cause of an error, log or dump."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from autogen_persistent_memory import (
 from autogen_persistent_memory.cli.app import app
 from autogen_persistent_memory.text.redaction import without_secrets
 
-TOKEN = "plain words as a token"  # which no pattern knows
+TOKEN = "plain words as a token"  # which matches no pattern
 PASSWORD = "hunter2horse"
 
 
 class Talkative(http.server.BaseHTTPRequestHandler):
-    """A gateway that answers every request with an error that repeats the request's headers."""
+    """A gateway that answers every request with an error that contains the request's headers."""
 
     status: ClassVar[int] = 403
 
@@ -66,7 +66,7 @@ def gateway() -> Iterator[int]:
 
 
 def told(error: BaseException | None) -> str:
-    """All that an error could ever show: its text, its attributes, what it came from."""
+    """Return everything an error could show: its text, its attributes, and its causes."""
     text = ""
     while error is not None:
         text += "".join(traceback.format_exception(error)) + repr(error) + repr(vars(error))
@@ -75,7 +75,7 @@ def told(error: BaseException | None) -> str:
 
 
 @pytest.mark.parametrize("status", [401, 403, 422, 500, 503])
-async def test_a_token_that_a_server_repeats_is_in_no_error_and_no_log(
+async def test_a_token_repeated_by_a_server_is_in_no_error_or_log(
     gateway: int, status: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Talkative, "status", status)
@@ -98,7 +98,7 @@ async def test_a_token_that_a_server_repeats_is_in_no_error_and_no_log(
 
 
 @pytest.mark.parametrize("value", [f"{PASSWORD}\n", f"{PASSWORD}ä", f"{PASSWORD}\0"[:-1] + "\x7f"])
-async def test_a_token_that_no_header_can_hold_is_not_repeated(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_invalid_token_is_not_in_the_error(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", value)
     memory = PersistentMemory("ann", store=ServerStore(token_env="MY_TOKEN", outbox=""), embedding=words())
     with pytest.raises(
@@ -112,7 +112,7 @@ async def test_a_token_that_no_header_can_hold_is_not_repeated(value: str, monke
 @pytest.mark.parametrize(
     "host", [f"ann:{PASSWORD}@example.org", f"{PASSWORD}@example.org", f"https://x?token={PASSWORD}", f"x#{PASSWORD}"]
 )
-def test_a_host_with_a_password_is_refused_and_not_repeated(host: str) -> None:
+def test_a_host_with_a_password_is_refused_without_repeating_it(host: str) -> None:
     with pytest.raises(ValueError, match="host of a server must be a name") as refusal:
         ServerStore(host)
     dumped = ProfileMemory("ann", store=ServerStore("example.org")).dump_component()
@@ -130,7 +130,7 @@ def test_a_host_with_a_password_is_refused_and_not_repeated(host: str) -> None:
 @pytest.mark.parametrize(
     "variable", ["sk-proj-abc123def456ghi789jkl", "ghp_abcdefghijklmnopqrst12345", "two words", ""]
 )
-def test_a_secret_in_the_place_of_a_variables_name_is_refused_and_not_repeated(variable: str) -> None:
+def test_a_secret_instead_of_a_variables_name_is_refused_without_repeating_it(variable: str) -> None:
     for make in (
         lambda: ServerStore(token_env=variable),
         lambda: ServerStore(headers_env={"X-Key": variable}),
@@ -151,13 +151,13 @@ def test_a_secret_in_the_place_of_a_variables_name_is_refused_and_not_repeated(v
         {"kwargs": {"servers": [f"https://ann:{PASSWORD}@example.org"]}},
     ],
 )
-def test_an_address_with_a_secret_does_not_become_part_of_an_embedding(options: dict[str, Any]) -> None:
+def test_an_address_with_a_secret_is_not_part_of_an_embedding_id(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="may hold a secret") as refusal:
         ChromaEmbedding("ollama", **options)
     assert PASSWORD not in told(refusal.value)
 
 
-async def test_what_an_embedding_repeats_in_its_error_is_not_passed_on(
+async def test_secrets_in_an_embeddings_error_are_removed(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(texts: list[str]) -> list[list[float]]:
@@ -186,7 +186,7 @@ async def test_a_harmless_cause_is_kept() -> None:
     assert isinstance(failure.value.__cause__, RuntimeError)
 
 
-async def test_what_a_model_repeats_in_its_error_is_not_passed_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_secrets_in_a_models_error_are_removed(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(ReplayChatCompletionClient):
         async def create(self, *args: Any, **kwargs: Any) -> Any:
             raise ValueError(f"Incorrect API key: Bearer {PASSWORD}0123456789")
@@ -216,7 +216,7 @@ def test_an_address_with_a_password_is_not_dumped_with_a_model_client() -> None:
 
 
 @pytest.mark.parametrize("field", ["token", "port", "headers_env"])
-def test_what_is_wrong_with_a_configuration_is_told_without_its_values(field: str) -> None:
+def test_configuration_errors_do_not_repeat_values(field: str) -> None:
     dumped = ProfileMemory("ann", store=ServerStore("example.org")).dump_component()
     dumped.config["store"][field] = PASSWORD
     with pytest.raises(ValueError, match=field) as refusal:
@@ -224,7 +224,7 @@ def test_what_is_wrong_with_a_configuration_is_told_without_its_values(field: st
     assert PASSWORD not in str(refusal.value)
 
 
-def test_a_traceback_in_a_log_is_looked_through(caplog: pytest.LogCaptureFixture) -> None:
+def test_tracebacks_in_logs_are_redacted(caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("autogen_persistent_memory")
     try:
         raise RuntimeError(f"https://ann:{PASSWORD}@example.org")
@@ -245,5 +245,5 @@ def test_a_traceback_in_a_log_is_looked_through(caplog: pytest.LogCaptureFixture
         ("Connection refused [Errno 111]", "Connection refused [Errno 111]"),
     ],
 )
-def test_what_is_shown_of_a_text(text: str, shown: str) -> None:
+def test_redaction_of_texts_in_errors(text: str, shown: str) -> None:
     assert without_secrets(text) == shown

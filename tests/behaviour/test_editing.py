@@ -1,4 +1,4 @@
-"""A memory is corrected in its place, by hand."""
+"""A memory is edited in place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autogen_persistent_memory import (
 )
 
 
-async def test_a_corrected_memory_keeps_its_id_and_is_found_by_what_it_says_now(
+async def test_an_edited_memory_keeps_its_id_and_is_found_by_its_new_text(
     make_store: MakeStore, namespace: str
 ) -> None:
     async with ProfileMemory(namespace, store=make_store(), embedding=words()) as memory:
@@ -36,7 +36,7 @@ async def test_a_corrected_memory_keeps_its_id_and_is_found_by_what_it_says_now(
         assert await memory.count() == 2
 
 
-async def test_the_words_that_were_corrected_find_it_no_more(profile: ProfileMemory) -> None:
+async def test_an_edited_memory_is_no_longer_found_by_its_old_words(profile: ProfileMemory) -> None:
     record = await profile.remember("Lives in Berlin")
     await profile.recall("Berlin")
     await profile.edit(record.id, content="Lives in Lisbon")
@@ -46,10 +46,8 @@ async def test_the_words_that_were_corrected_find_it_no_more(profile: ProfileMem
     assert hit.keywords > 0
 
 
-async def test_tags_kind_and_pinning_change_and_decide_how_long_it_lives(
-    profile: ProfileMemory, clock: HandClock
-) -> None:
-    profile = ProfileMemory("user-42", store=profile._engine.store, embedding=words())
+async def test_edits_of_kind_and_pinning_change_the_expiry(clock: HandClock) -> None:
+    profile = ProfileMemory("user-42", store=TemporaryStore(), embedding=words())
     record = await profile.remember("Is in Lisbon this week", kind="temporary", tags=["where"])
     assert record.expires_at == clock.now + timedelta(days=7)
     clock.move(days=1)
@@ -63,7 +61,7 @@ async def test_tags_kind_and_pinning_change_and_decide_how_long_it_lives(
     assert (fact.expires_at, fact.tags, fact.content) == (None, ("a", "b"), "Is in Lisbon this week")
 
 
-async def test_a_memory_that_is_given_a_key_takes_the_place_of_the_one_that_had_it(profile: ProfileMemory) -> None:
+async def test_a_memory_edited_to_a_key_supersedes_the_one_that_had_it(profile: ProfileMemory) -> None:
     old = await profile.remember("Lives in Berlin", key="home")
     new = await profile.remember("Moved to the sea")
     await profile.edit(new.id, key="home")
@@ -76,7 +74,7 @@ async def test_a_memory_that_is_given_a_key_takes_the_place_of_the_one_that_had_
     assert [record.id for record in await profile.history(new.id)] == [new.id, old.id]
 
 
-async def test_a_message_whose_fact_was_corrected_does_not_bring_it_back() -> None:
+async def test_the_message_of_an_edited_fact_does_not_restore_it() -> None:
     policy = RecallPolicy(min_similarity=0.5, kind_min_similarity={})
     memory = PersistentMemory("user-42", store=TemporaryStore(), embedding=words(), policy=policy)
     (fact,) = await memory.extract("I live in Berlin, near the old harbour with the big red lighthouse.")
@@ -86,14 +84,14 @@ async def test_a_message_whose_fact_was_corrected_does_not_bring_it_back() -> No
     assert await memory.forget(fact.id, everywhere=True) == 2
 
 
-async def test_secrets_do_not_get_in_by_an_edit(profile: ProfileMemory) -> None:
+async def test_edits_are_redacted(profile: ProfileMemory) -> None:
     record = await profile.remember("Has a key")
     edited = await profile.edit(record.id, content="The key is sk-proj-abcdefghijklmnopqrstuvwxyz123456")
     assert "REDACTED" in edited.content
     assert "abcdefghijklmnop" not in edited.content
 
 
-async def test_what_was_said_stays_as_it_was_said(memory: PersistentMemory) -> None:
+async def test_captured_messages_cannot_be_edited(memory: PersistentMemory) -> None:
     message = await memory.session.append("user", "Shall we use SQLite for the shop?")
     with pytest.raises(PersistentMemoryError, match="stays as it was said"):
         await memory.edit(message.id, content="Shall we use PostgreSQL?")
@@ -137,17 +135,16 @@ async def test_edits_of_different_fields_at_once_are_all_kept(profile: ProfileMe
     assert (now.content, now.tags, now.pinned, now.kind) == ("Lives in Lisbon", ("home",), True, "preference")
 
 
-async def test_a_rehearsal_of_forgetting_counts_and_deletes_nothing(memory: PersistentMemory) -> None:
+async def test_a_dry_run_of_forget_counts_and_deletes_nothing(memory: PersistentMemory) -> None:
     await memory.remember_many(["Has two cats", "Has a dog", "Likes tea"])
     assert await memory.forget(containing="Has", dry_run=True) == 2
     assert await memory.count() == 3
     assert await memory.forget(containing="Has") == 2
 
 
-async def test_redaction_can_be_off(profile: ProfileMemory) -> None:
-    open_hearted = ProfileMemory(
-        "user-42", store=profile._engine.store, embedding=words(), policy=RecallPolicy(redact=False)
-    )
-    record = await open_hearted.remember("Has a key")
+async def test_redaction_can_be_disabled() -> None:
+    policy = RecallPolicy(redact=False)
+    profile = ProfileMemory("user-42", store=TemporaryStore(), embedding=words(), policy=policy)
+    record = await profile.remember("Has a key")
     key = "The key is sk-proj-abcdefghijklmnopqrstuvwxyz123456"
-    assert (await open_hearted.edit(record.id, content=key)).content == key
+    assert (await profile.edit(record.id, content=key)).content == key

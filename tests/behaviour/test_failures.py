@@ -1,4 +1,4 @@
-"""Memory in trouble: the agent answers all the same, in time, and the developer is told."""
+"""When memory fails, the agent still answers in time, and the failure is logged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from autogen_persistent_memory import (
 )
 
 SLACK = 1.0
-"""What the agent itself may take beside memory's deadline on a busy machine."""
+"""The agent's own time on a busy machine, in addition to memory's deadline."""
 
 
 async def answer_time(memory: PersistentMemory) -> float:
@@ -81,7 +81,7 @@ async def test_a_memory_that_hangs(caplog: pytest.LogCaptureFixture, is_async: b
         try:
             await hang.wait()
         except asyncio.CancelledError:
-            await asyncio.wait_for(hang.wait(), 5)  # does not even let itself be cancelled
+            await asyncio.wait_for(hang.wait(), 5)  # ignores cancellation
         return word_vectors(texts)
 
     def hang_sync(texts: list[str]) -> list[list[float]]:
@@ -99,7 +99,7 @@ async def test_a_memory_that_hangs(caplog: pytest.LogCaptureFixture, is_async: b
     hang.set()
 
 
-def goes_on_without(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged_failures(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         record.getMessage()
         for record in caplog.records
@@ -107,7 +107,7 @@ def goes_on_without(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-async def test_that_agents_have_no_memory_is_logged_once_per_namespace_and_reason(
+async def test_a_failure_of_memory_is_logged_once_per_namespace_and_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reason: str | None = "no weights"
@@ -122,29 +122,29 @@ async def test_that_agents_have_no_memory_is_logged_once_per_namespace_and_reaso
 
     store = TemporaryStore()
     for _ in range(2):
-        await answer_time(a_memory("ann"))  # a new object for every request is still the same process
-    assert len(goes_on_without(caplog)) == 1
+        await answer_time(a_memory("ann"))  # a new object for every request, in the same process
+    assert len(logged_failures(caplog)) == 1
     await answer_time(a_memory("ben"))
-    assert len(goes_on_without(caplog)) == 2
+    assert len(logged_failures(caplog)) == 2
     reason = "no more disk"
     for _ in range(2):
         await answer_time(a_memory("ann"))
-    assert len(goes_on_without(caplog)) == 3
+    assert len(logged_failures(caplog)) == 3
     reason = None
     await answer_time(a_memory("ann"))
     reason = "no weights"
     for _ in range(2):
         await answer_time(a_memory("ann"))
         await answer_time(a_memory("ben"))
-    assert len(goes_on_without(caplog)) == 4
+    assert len(logged_failures(caplog)) == 4
 
 
-async def test_what_a_developer_must_mend_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_that_needs_the_developer_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     store = TemporaryStore()
     await PersistentMemory("ann", store=store, embedding=words("old")).remember("Likes tea")
     for _ in range(3):
         await answer_time(PersistentMemory("ann", store=store, embedding=words("new")))
-    (error,) = goes_on_without(caplog)
+    (error,) = logged_failures(caplog)
     assert "reembed" in error
 
 
@@ -182,7 +182,7 @@ async def test_a_server_that_is_gone_and_comes_back(caplog: pytest.LogCaptureFix
     await memory.close()
 
 
-async def test_what_a_developer_must_mend_is_an_error_and_raised_when_strict(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_that_needs_the_developer_is_raised_when_strict(caplog: pytest.LogCaptureFixture) -> None:
     store = TemporaryStore()
     await PersistentMemory("ann", store=store, embedding=words("old")).remember("Likes tea")
     memory = PersistentMemory("ann", store=store, embedding=words("new"))
@@ -195,7 +195,7 @@ async def test_what_a_developer_must_mend_is_an_error_and_raised_when_strict(cap
         await answer_time(strict)
 
 
-async def test_strict_does_not_raise_what_may_pass(caplog: pytest.LogCaptureFixture) -> None:
+async def test_strict_does_not_raise_temporary_failures(caplog: pytest.LogCaptureFixture) -> None:
     store = ServerStore("127.0.0.1", free_port())
     await answer_time(PersistentMemory("ann", store=store, embedding=words(), policy=RecallPolicy(strict=True)))
     assert len(warnings_in(caplog)) == 1
@@ -293,7 +293,7 @@ async def test_a_server_gets_the_token_and_headers_from_the_environment(monkeypa
     assert "t0ken" not in str(failure.value)
 
 
-async def test_after_a_failed_turn_the_old_block_is_gone() -> None:
+async def test_a_failed_turn_removes_the_old_block() -> None:
     broken = False
 
     def fragile(texts: list[str]) -> list[list[float]]:
@@ -336,7 +336,7 @@ async def test_native_code_that_panics_does_not_reach_the_agent(caplog: pytest.L
         await memory.recall("x")
 
 
-async def test_an_embedding_that_answers_late_does_not_touch_the_context_any_more() -> None:
+async def test_a_late_embedding_does_not_change_the_context() -> None:
     late = asyncio.Event()
 
     async def stubborn(texts: list[str]) -> list[list[float]]:
@@ -398,7 +398,7 @@ async def test_a_hung_download_of_the_model_does_not_hold_up_other_memories(monk
     release.set()
 
 
-def test_a_loop_closed_without_ceremony_makes_no_noise() -> None:
+def test_closing_the_loop_without_close_prints_nothing() -> None:
     code = """
     import asyncio
     from autogen_persistent_memory import *

@@ -1,4 +1,4 @@
-"""Forgotten is forgotten: also in saved states, in summaries, and in what models are still reading."""
+"""Forgotten memories are also gone from saved states, summaries, and what models are still reading."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ INFO: Any = {"vision": False, "function_calling": True, "json_output": False, "s
 
 
 def lookup(number: str) -> str:
-    """Look an order up."""
+    """Look up an order."""
     return f"Order {number} ships to 5 Elm Street."
 
 
@@ -55,7 +55,7 @@ def a_memory(store: Any, session: str = "monday", **options: Any) -> PersistentM
 
 
 def a_team(memory: PersistentMemory, *replies: str | CreateResult) -> RoundRobinGroupChat:
-    """A clerk who looks things up, and a blueberry picker, whose name is not to be taken for a secret."""
+    """A clerk with a tool, and a blueberry picker, whose name must not be treated as a secret."""
     clerk = ReplayChatCompletionClient([calling(number="bluebird"), "Bluebird ships tomorrow."], model_info=INFO)
     picker = ReplayChatCompletionClient(list(replies) or ["Good news."], model_info=INFO)
     return RoundRobinGroupChat(
@@ -74,7 +74,7 @@ async def stored_state(memory: PersistentMemory, session: str = "monday") -> Any
 
 
 def texts(value: Any) -> list[str]:
-    """Everything a state says, without names and ids."""
+    """Return all texts of a state, without names and ids."""
     if isinstance(value, Mapping):
         fixed = ("id", "source", "name", "type", "call_id")
         return [text for key, item in value.items() if key not in fixed for text in texts(item)]
@@ -84,7 +84,7 @@ def texts(value: Any) -> list[str]:
 
 
 def calls_and_results(state: Any) -> list[tuple[str, str]]:
-    """The ids in a state's calls of tools and their results, in order."""
+    """Return the ids in a state's tool calls and their results, in order."""
     if isinstance(state, Mapping):
         own = [(kind, state[key]) for key, kind in (("arguments", "call"), ("call_id", "result")) if key in state]
         found = [(kind, state["id"] if kind == "call" else value) for kind, value in own]
@@ -92,8 +92,8 @@ def calls_and_results(state: Any) -> list[tuple[str, str]]:
     return [pair for item in state for pair in calls_and_results(item)] if isinstance(state, list) else []
 
 
-async def go_on(path: str) -> None:
-    """In another process: load the team, and let it go on; what its state says, and what was said and captured."""
+async def continue_team(path: str) -> None:
+    """Load the team in another process and continue it; return the texts of its state, what was said and what was captured."""
     async with a_memory(EmbeddedStore(path)) as memory:
         team = a_team(memory, "Good news.")
         loaded = await memory.session.load(team)
@@ -106,7 +106,7 @@ async def go_on(path: str) -> None:
 
 
 async def in_a_new_process(path: Path) -> Any:
-    code = f"import asyncio, test_forgetting; asyncio.run(test_forgetting.go_on({str(path)!r}))"
+    code = f"import asyncio, test_forgetting; asyncio.run(test_forgetting.continue_team({str(path)!r}))"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, cwd=Path(__file__).parents[1], stdout=asyncio.subprocess.PIPE
     )
@@ -115,7 +115,7 @@ async def in_a_new_process(path: Path) -> Any:
     return json.loads(out)
 
 
-async def test_a_team_that_was_saved_with_its_tool_calls_forgets_and_goes_on_in_a_new_process(tmp_path: Path) -> None:
+async def test_a_saved_team_with_tool_calls_forgets_and_continues_in_a_new_process(tmp_path: Path) -> None:
     async with a_memory(EmbeddedStore(tmp_path)) as memory:
         await memory.remember("The code word of the parcel is bluebird")
         team = a_team(memory)
@@ -138,7 +138,7 @@ async def test_a_team_that_was_saved_with_its_tool_calls_forgets_and_goes_on_in_
     assert FORGOTTEN in texts(again["state"])
 
 
-async def test_a_block_of_memories_in_a_saved_agent_is_emptied_and_filled_again() -> None:
+async def test_the_block_in_a_saved_agent_is_emptied_and_filled_again() -> None:
     store = TemporaryStore()
     memory = a_memory(store)
     record = await memory.remember("Likes green tea with <memory of> honey " + "and " * 200 + "a secret bluebird")
@@ -159,7 +159,7 @@ async def test_a_block_of_memories_in_a_saved_agent_is_emptied_and_filled_again(
     assert record.content[:20] not in blocks[0]
 
 
-async def test_what_is_forgotten_by_its_id_or_key_is_blanked_where_it_was_told_and_shown() -> None:
+async def test_a_memory_forgotten_by_id_or_key_is_blanked_in_messages_and_blocks() -> None:
     for selectors in ({"id": None}, {"key": "user/name"}, {"kinds": ["fact"]}):
         memory = a_memory(TemporaryStore(), extractor="rules")
         agent = AssistantAgent("clerk", ReplayChatCompletionClient(["Hello.", "Fine."]), memory=[memory])
@@ -177,7 +177,7 @@ async def test_what_is_forgotten_by_its_id_or_key_is_blanked_where_it_was_told_a
         assert {"Hello.", "What is the name of the user?"} <= set(said)
 
 
-async def test_a_session_that_is_forgotten_leaves_nothing_in_its_state_and_other_states_alone() -> None:
+async def test_forgetting_a_session_blanks_its_state_and_no_other() -> None:
     store = TemporaryStore()
     memories = [a_memory(store, session) for session in ("monday", "tuesday")]
     for memory in memories:
@@ -189,7 +189,7 @@ async def test_a_session_that_is_forgotten_leaves_nothing_in_its_state_and_other
     state = await stored_state(memories[0])
     assert said_in_thread(state) == [FORGOTTEN] * 4
     assert calls_and_results(state)
-    # On Tuesday the same was said again, and is not forgotten; only that it was recalled from Monday is.
+    # On Tuesday the same was said again and stays; only its recall from Monday is blanked.
     assert said_in_thread(await stored_state(memories[1], "tuesday")) == tuesday
     assert forgotten.traces.states == ("monday", "tuesday")
 
@@ -199,7 +199,7 @@ def said_in_thread(state: Any) -> list[str]:
     return [message["content"] for message in thread if isinstance(message["content"], str)]
 
 
-async def test_a_text_among_memories_of_one_kind_is_not_blanked_where_others_said_it() -> None:
+async def test_forgetting_by_kind_does_not_blank_other_messages_with_the_text() -> None:
     memory = a_memory(TemporaryStore())
     await memory.remember("The code word is bluebird", kind="note")
     await (team := a_team(memory)).run(task=TASK)
@@ -226,7 +226,7 @@ async def test_a_dry_run_finds_everything_and_changes_nothing() -> None:
     assert await memory.forget(containing="bluebird", everywhere=True) == trial
 
 
-async def test_what_stays_is_said_without_saying_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_not_deleted_is_named_without_repeating_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "autogen_persistent_memory")
     memory = a_memory(TemporaryStore())
     await memory.remember("The code word is Straße 7")
@@ -241,7 +241,7 @@ async def test_what_stays_is_said_without_saying_it(caplog: pytest.LogCaptureFix
     assert "asse" not in caplog.text
 
 
-async def test_a_large_state_is_reached_and_a_damaged_one_is_named(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_large_state_is_blanked_and_a_damaged_one_is_named(caplog: pytest.LogCaptureFixture) -> None:
     memory = a_memory(TemporaryStore())
     agent = AssistantAgent("clerk", ReplayChatCompletionClient(["Fine. " + "x" * 100_000]))
     await agent.run(task=TASK)
@@ -254,7 +254,7 @@ async def test_a_large_state_is_reached_and_a_damaged_one_is_named(caplog: pytes
     assert "'broken'" in caplog.text
 
 
-async def test_secrets_that_only_a_state_holds_are_forgotten() -> None:
+async def test_secrets_that_are_only_in_a_state_are_forgotten() -> None:
     memory = a_memory(TemporaryStore())
     secret = "sk-proj-" + "a1B2c3D4" * 6
     agent = AssistantAgent("clerk", ReplayChatCompletionClient(["Fine."]), memory=[memory])
@@ -267,7 +267,7 @@ async def test_secrets_that_only_a_state_holds_are_forgotten() -> None:
     assert secret not in "".join(texts(await stored_state(memory)))
 
 
-async def test_a_summary_goes_though_its_messages_are_gone_already() -> None:
+async def test_a_summary_is_deleted_even_if_its_messages_are_gone() -> None:
     memory = a_memory(TemporaryStore())
     for session, text in (("monday", "They spoke of a Bluebird."), ("tuesday", "They spoke of tea.")):
         await memory._engine.values.put("summary", session, json.dumps({"text": text, "up_to": 3}))
@@ -276,7 +276,7 @@ async def test_a_summary_goes_though_its_messages_are_gone_already() -> None:
     assert await memory._engine.values.names("summary") == ["tuesday"]
 
 
-async def test_plain_forgetting_also_minds_no_case_and_leaves_messages() -> None:
+async def test_forget_containing_ignores_case_and_keeps_messages() -> None:
     memory = a_memory(TemporaryStore())
     await memory.remember("Likes BLUEBIRDS")
     await memory.session.append("user", "I like bluebirds.")
@@ -285,7 +285,7 @@ async def test_plain_forgetting_also_minds_no_case_and_leaves_messages() -> None
     assert len(await memory.session.messages()) == 1
 
 
-async def test_a_profile_forgets_everywhere_too_and_what_was_said_last_with_it() -> None:
+async def test_a_profile_forgets_everywhere_including_the_last_message() -> None:
     store = TemporaryStore()
     memory = a_memory(store)
     agent = AssistantAgent("clerk", ReplayChatCompletionClient(["Your word is bluebird."]), memory=[memory])
@@ -299,12 +299,12 @@ async def test_a_profile_forgets_everywhere_too_and_what_was_said_last_with_it()
 
 
 class Slow(Extractor):
-    """Takes its time, and then repeats what it read."""
+    """A slow model that repeats what it read."""
 
     every = 2
 
     def __init__(self) -> None:
-        self.reads, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.reads, self.released = asyncio.Event(), asyncio.Event()
         self.read: list[list[str]] = []
 
     @property
@@ -314,19 +314,19 @@ class Slow(Extractor):
     async def extract_later(self, messages: Sequence[Message], known: Sequence[MemoryRecord]) -> list[Fact]:
         self.read.append([message.text for message in messages])
         self.reads.set()
-        await self.goes_on.wait()
+        await self.released.wait()
         return [Fact(f"The user said: {message.text}", "fact") for message in messages if message.by_user]
 
 
-async def test_nothing_is_learned_from_what_is_forgotten_while_a_model_reads_it() -> None:
+async def test_nothing_is_learned_from_a_message_forgotten_while_a_model_reads_it() -> None:
     slow = Slow()
     store = TemporaryStore()
     memory = a_memory(store, extractor=slow)
     told = ["The word is bluebird.", "The tea is green.", "The sofa is blue."]
     extracting = asyncio.create_task(memory.extract(told))
     await slow.reads.wait()
-    await a_memory(store, "tuesday").forget(containing="bluebird", everywhere=True)  # another memory of the process
-    slow.goes_on.set()
+    await a_memory(store, "tuesday").forget(containing="bluebird", everywhere=True)  # another memory in this process
+    slow.released.set()
     await extracting
     await memory.flush()
     assert sorted(record.content for record in await memory.profile.records()) == [
@@ -335,7 +335,7 @@ async def test_nothing_is_learned_from_what_is_forgotten_while_a_model_reads_it(
     assert slow.read == [told[:2], told[1:2], told[2:]]
 
 
-async def test_a_state_that_is_saved_meanwhile_is_not_lost() -> None:
+async def test_a_state_saved_during_forget_is_not_lost() -> None:
     memory = a_memory(TemporaryStore(), policy=RecallPolicy())
     values = memory._engine.values
     await values.put("state", "monday", json.dumps({"content": "old"}))
@@ -354,7 +354,7 @@ async def test_a_state_that_is_saved_meanwhile_is_not_lost() -> None:
     assert await values.get("state", "monday") == json.dumps({"content": "new"})
 
 
-# States, purely
+# The pure function on states
 
 CASES: list[tuple[Any, Any]] = [
     ({"type": "TextMessage", "source": "bluebird", "content": "A Bluebird!"}, {"content": FORGOTTEN}),
@@ -414,7 +414,7 @@ CASES: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("state", "change"), CASES)
-def test_only_what_was_said_is_blanked(state: dict[str, Any], change: dict[str, Any]) -> None:
+def test_only_messages_are_blanked(state: dict[str, Any], change: dict[str, Any]) -> None:
     blanking = Blanking(lambda text: any(contains(part, "bluebird") for part in texts_within(text)))
     assert blanking.of(state) == {**state, **change}
     assert blanking.changed == bool(change)

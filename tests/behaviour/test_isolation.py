@@ -1,4 +1,4 @@
-"""Two namespaces: no operation on one ever shows or touches the other."""
+"""Two namespaces: no operation on one shows or changes the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = st.sampled_from([None, "home", "drink"])
 
 
 class TwoNamespaces(RuleBasedStateMachine):
-    """Drives both through the whole surface, beside a plain dictionary of what each should hold."""
+    """Calls the whole API of both, and compares them with a dictionary of what each should hold."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ class TwoNamespaces(RuleBasedStateMachine):
 
     @rule(name=WHO, word=WORD)
     def forget_text(self, name: str, word: str) -> None:
-        doomed = [slot for slot, text in self.current[name].items() if word in text]
-        assert self.run(self.memories[name].forget(containing=word)) == len(doomed)
-        for slot in doomed:
+        to_delete = [slot for slot, text in self.current[name].items() if word in text]
+        assert self.run(self.memories[name].forget(containing=word)) == len(to_delete)
+        for slot in to_delete:
             del self.current[name][slot]
 
     @rule(name=WHO)

@@ -1,4 +1,4 @@
-"""Ten sessions in the life of a user, each in a new process: what is left of them, and what comes up when it is asked for."""
+"""Ten sessions of a user, each in a new process: what is stored, and what is recalled."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ MOST_JUNK = 0.1
 
 
 async def live(path: str, number: int) -> None:
-    """One session: an agent with memory and nothing else, which answers politely whatever it is told."""
+    """Run one session: an agent with memory and nothing else, with scripted polite replies."""
     messages = LIFE["sessions"][number]
     async with PersistentMemory("maya", store=EmbeddedStore(path)) as memory:
         client = ReplayChatCompletionClient(["Thank you for telling me that, I will keep it in mind."] * len(messages))
@@ -31,7 +31,7 @@ async def shown(memory: PersistentMemory, question: str) -> list[str]:
     return [str(content.content) for content in (await memory.update_context(context)).memories.results]
 
 
-async def test_ten_sessions_leave_what_matters_and_hardly_any_junk(tmp_path: Path) -> None:
+async def test_ten_sessions_leave_the_important_memories_and_hardly_any_junk(tmp_path: Path) -> None:
     for number in range(len(LIFE["sessions"])):
         code = f"import asyncio, test_life; asyncio.run(test_life.live({str(tmp_path / 'store')!r}, {number}))"
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, cwd=Path(__file__).parents[1])

@@ -1,4 +1,4 @@
-"""What is too large is refused at every door, with the limit, before anything is stored; what was said is never refused."""
+"""Too large arguments are refused by every call, with the limit, before anything is stored; messages are never refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MANY_TAGS = [f"tag {number}" for number in range(6000)]
 
 
 def by_first_words(embedded: list[str] | None = None) -> CallableEmbedding:
-    """As `words()`, but fast on long texts; what it is given is added to the list."""
+    """As `words()`, but fast on long texts; texts are appended to the list."""
 
     def embed(texts: list[str]) -> list[list[float]]:
         if embedded is not None:
@@ -73,7 +73,7 @@ LARGEST: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", TOO_LARGE)
-async def test_what_is_too_large_is_refused_before_anything_is_opened(what: str, tmp_path: Path) -> None:
+async def test_arguments_that_are_too_large_are_refused_before_anything_is_opened(what: str, tmp_path: Path) -> None:
     given, reason = TOO_LARGE[what]
     item = {"content": "Likes tea", **given}
     memory = PersistentMemory("ann", store=EmbeddedStore(tmp_path / "store"), embedding=words())
@@ -85,7 +85,7 @@ async def test_what_is_too_large_is_refused_before_anything_is_opened(what: str,
 
 
 @pytest.mark.parametrize("what", ["content", "tags", "a tag", "key", "kind"])
-async def test_an_edit_is_held_to_the_same_limits(what: str, memory: PersistentMemory) -> None:
+async def test_edits_have_the_same_limits(what: str, memory: PersistentMemory) -> None:
     record = await memory.remember("Likes tea")
     given, reason = TOO_LARGE[what]
     with pytest.raises(ValueError, match=reason):
@@ -94,7 +94,7 @@ async def test_an_edit_is_held_to_the_same_limits(what: str, memory: PersistentM
 
 
 @pytest.mark.parametrize("what", ["content", "metadata", "depth"])
-async def test_contents_of_autogen_are_held_to_the_same_limits(what: str, memory: PersistentMemory) -> None:
+async def test_autogens_memory_contents_have_the_same_limits(what: str, memory: PersistentMemory) -> None:
     given, reason = TOO_LARGE[what]
     with pytest.raises(ValueError, match=reason):
         await memory.add(MemoryContent(**{"content": "x", "mime_type": MemoryMimeType.TEXT, **given}))
@@ -103,20 +103,21 @@ async def test_contents_of_autogen_are_held_to_the_same_limits(what: str, memory
     assert await memory.count() == 0
 
 
-async def test_what_is_as_large_as_allowed_comes_back_and_travels() -> None:
-    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=by_first_words())
+async def test_a_memory_of_maximum_size_is_stored_and_exported() -> None:
+    store = TemporaryStore()
+    memory = PersistentMemory("ann", store=store, embedding=by_first_words())
     record = await memory.remember(**LARGEST)
     assert await memory.record(record.id) == record
     assert (record.content, list(record.tags)) == (LARGEST["content"], LARGEST["tags"])
     file, other = io.BytesIO(), TemporaryStore()
-    await export_memories(memory._engine.store, file, progress=False)
+    await export_memories(store, file, progress=False)
     await import_memories(other, io.BytesIO(file.getvalue()), embedding=by_first_words(), progress=False)
     async with PersistentMemory("ann", store=other, embedding=by_first_words()) as copy:
         assert await copy.record(record.id) == record
     await memory.close()
 
 
-async def test_a_key_of_a_value_has_a_limit_and_so_has_the_value(memory: PersistentMemory) -> None:
+async def test_keys_and_values_have_limits(memory: PersistentMemory) -> None:
     with pytest.raises(ValueError, match="key has 513 characters; at most 512"):
         await memory.set("k" * 513, 1)
     with pytest.raises(ValueError, match="value is nested more than 64 deep"):
@@ -128,7 +129,7 @@ async def test_a_key_of_a_value_has_a_limit_and_so_has_the_value(memory: Persist
     assert await memory.keys() == ["k" * 512]
 
 
-async def test_a_model_that_gives_too_many_tags_is_told_so_and_breaks_nothing(memory: PersistentMemory) -> None:
+async def test_too_many_tags_from_a_model_are_an_error_for_the_model(memory: PersistentMemory) -> None:
     remember, *_ = memory_tools(memory)
     said = await remember.run_json({"content": "Likes tea", "tags": MANY_TAGS}, CancellationToken())
     assert "at most 64" in said
@@ -140,7 +141,7 @@ async def test_a_model_that_gives_too_many_tags_is_told_so_and_breaks_nothing(me
         memory_tools(memory, tags=MANY_TAGS)
 
 
-async def test_a_memory_that_is_stated_again_and_again_does_not_collect_tags_without_end(
+async def test_a_memory_that_is_restated_often_does_not_exceed_the_limit_of_tags(
     memory: PersistentMemory,
 ) -> None:
     for start in range(0, 320, 64):
@@ -149,7 +150,7 @@ async def test_a_memory_that_is_stated_again_and_again_does_not_collect_tags_wit
 
 
 class _Generous(Extractor):
-    """Finds facts that are too large."""
+    """An extractor whose facts are too large."""
 
     config = RuleExtractor().config
 
@@ -164,7 +165,7 @@ class _Generous(Extractor):
         )
 
 
-async def test_what_an_extractor_finds_is_cut_to_the_limits_and_costs_no_message() -> None:
+async def test_extracted_facts_are_cut_to_the_limits_and_the_message_is_kept() -> None:
     memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words(), extractor=_Generous())
     agent = AssistantAgent("assistant", ReplayChatCompletionClient(["Fine."]), memory=[memory])
     await agent.run(task="I like tea")
@@ -190,11 +191,11 @@ async def test_a_message_is_captured_whole_and_found_by_its_first_megabyte() -> 
     assert (hit.record.content, hit.keywords > 0) == (long + " Really.", True)
     assert any(hit.keywords > 0 for hit in await memory.recall("Ottilie", kinds=["interaction"]))
     assert all(hit.keywords == 0 for hit in await memory.recall("Wilhelmina", kinds=["interaction"]))
-    assert max(map(len, embedded)) == 32_000  # more than embeddings read
+    assert max(map(len, embedded)) == 32_000  # more than embeddings use
     await memory.close()
 
 
-async def test_a_speaker_with_an_endless_name_is_captured_under_its_beginning(memory: PersistentMemory) -> None:
+async def test_a_speakers_very_long_name_is_cut(memory: PersistentMemory) -> None:
     await memory.extract([{"source": "s" * 1000, "content": "The boiler is in the cellar"}])
     await memory.extract([{"source": "s" * 1000, "content": "The boiler is in the cellar"}])
     assert {message.source for message in await memory.session.messages()} == {"s" * 512}
@@ -205,7 +206,7 @@ def lines_of(export: bytes) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("what", [what for what in TOO_LARGE if what != "content"])
-async def test_a_line_of_an_import_that_is_too_large_is_named_and_costs_nothing_else(what: str) -> None:
+async def test_an_import_skips_and_names_a_line_that_is_too_large(what: str) -> None:
     source, target, file = TemporaryStore(), TemporaryStore(), io.BytesIO()
     async with PersistentMemory("ann", store=source, embedding=words()) as memory:
         await memory.remember_many(["Likes tea", "Likes coffee", "Likes milk"])
@@ -214,18 +215,18 @@ async def test_a_line_of_an_import_that_is_too_large_is_named_and_costs_nothing_
     given, reason = TOO_LARGE[what]
     spoiled = [*lines[:3], lines[3] | given, *lines[4:]]
     with pytest.raises(PersistentMemoryError, match=f"Line 4 of the export .*{reason}.* All lines before it were"):
-        await taken_in(target, spoiled)
+        await import_lines(target, spoiled)
     async with PersistentMemory("ann", store=target, embedding=words()) as memory:
         assert await memory.count() == 1
-        assert await taken_in(target, lines) == 2
+        assert await import_lines(target, lines) == 2
 
 
-async def taken_in(store: TemporaryStore, lines: list[dict[str, Any]]) -> int:
+async def import_lines(store: TemporaryStore, lines: list[dict[str, Any]]) -> int:
     text = io.StringIO("".join(json.dumps(line) + "\n" for line in lines))
     return await import_memories(store, text, embedding=words(), progress=False)
 
 
-async def test_a_line_without_an_end_is_named_and_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_very_long_line_is_named_and_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autogen_persistent_memory.core.checks.MAX_LINE_BYTES", 10_000)
     source, file = TemporaryStore(), io.BytesIO()
     async with PersistentMemory("ann", store=source, embedding=words()) as memory:
@@ -250,7 +251,7 @@ async def test_a_line_without_an_end_is_named_and_not_read_whole(monkeypatch: py
         assert await memory.count() == 1
 
 
-async def test_foreign_memories_that_are_too_large_are_left_out_and_named(
+async def test_import_chroma_skips_and_names_memories_that_are_too_large(
     tmp_path: Path, memory: PersistentMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     import asyncio

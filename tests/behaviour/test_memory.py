@@ -1,4 +1,4 @@
-"""The explicit surface of the memories, row by row of the acceptance list."""
+"""The explicit methods of the memories, in the order of the acceptance list."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_bad_arguments_are_refused_and_nothing_is_stored(arguments: dict[s
     [[{"content": "x", "colour": "red"}], [5], [{"kind": "fact"}], [None]],
     ids=["unknown", "5", "no content", "None"],
 )
-async def test_remember_many_refuses_what_it_does_not_know(profile: ProfileMemory, items: list[Any]) -> None:
+async def test_remember_many_refuses_unknown_fields(profile: ProfileMemory, items: list[Any]) -> None:
     with pytest.raises(ValueError, match="Item 0"):
         await profile.remember_many(items)
 
@@ -128,7 +128,7 @@ BAD_RECALL: list[dict[str, Any]] = [
 async def test_bad_recalls_are_refused(profile: ProfileMemory, arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         await profile.recall(**arguments)
-    if arguments != {"query": ""}:  # which means nothing in particular
+    if arguments != {"query": ""}:  # an arbitrary one
         with pytest.raises(ValueError, match=r"\w"):
             await profile.query(**arguments)
 
@@ -154,7 +154,7 @@ async def test_recall_is_best_first_with_the_parts_of_each_score(memory: Persist
     assert first.score == pytest.approx(0.6 * first.similarity + 0.2 * first.recency + 0.2 * first.frequency)
 
 
-async def test_recalled_text_is_ready_to_paste(memory: PersistentMemory) -> None:
+async def test_the_text_of_a_recall_is_a_list(memory: PersistentMemory) -> None:
     assert (await memory.recall("tea")).text == "No relevant memories found."
     await memory.remember("Likes\ngreen tea")
     found = await memory.recall("tea")
@@ -181,15 +181,13 @@ LIFETIMES = [
 
 
 @pytest.mark.parametrize(("kind", "days"), LIFETIMES)
-async def test_each_kind_has_its_lifetime(kind: str, days: int | None, clock: HandClock) -> None:
+async def test_each_kind_has_its_own_ttl(kind: str, days: int | None, clock: HandClock) -> None:
     memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
     record = await memory.remember("Likes tea", kind=kind)
     assert record.expires_at == (None if days is None else clock.now + timedelta(days=days))
 
 
-async def test_expired_memories_are_swept_without_being_asked(
-    clock: HandClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_expired_memories_are_deleted_automatically(clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autogen_persistent_memory.runtime.background_task._QUIET_SECONDS", 0)
     policy = RecallPolicy(sweep_interval=timedelta(minutes=10))
     memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words(), policy=policy)
@@ -201,7 +199,7 @@ async def test_expired_memories_are_swept_without_being_asked(
     assert await memory._engine.namespace_data.table("profile").size() == 0
 
 
-async def test_lifetimes_are_configurable_and_count_from_when_it_was_written(clock: HandClock) -> None:
+async def test_ttls_are_configurable_and_start_at_the_time_of_writing(clock: HandClock) -> None:
     policy = RecallPolicy(lifetimes={"interaction": timedelta(days=90)})
     memory = PersistentMemory("ann", session="s", store=TemporaryStore(), embedding=words(), policy=policy)
     old = await memory.session.append("Ann", "hello there", at=clock.now - timedelta(days=91))
@@ -209,7 +207,7 @@ async def test_lifetimes_are_configurable_and_count_from_when_it_was_written(clo
     assert await memory.session.messages() == []
 
 
-async def test_near_duplicates_are_merged_only_when_they_say_the_same(profile: ProfileMemory) -> None:
+async def test_near_duplicates_are_merged_only_if_they_mean_the_same(profile: ProfileMemory) -> None:
     await profile.remember_many(
         ["The user has 2 cats", "the user has 2 cats.", "The user has 3 cats", "The user has no cats"]
     )
@@ -219,7 +217,7 @@ async def test_near_duplicates_are_merged_only_when_they_say_the_same(profile: P
     assert (again.content, again.uses) == ("The user has 2 cats", 2)
 
 
-async def test_recalling_for_the_application_does_not_reinforce_unless_asked(memory: PersistentMemory) -> None:
+async def test_recall_does_not_reinforce_by_default(memory: PersistentMemory) -> None:
     record = await memory.remember("Likes tea")
     await memory.recall("tea")
     await memory.query("tea")
@@ -233,7 +231,7 @@ async def test_recalling_for_the_application_does_not_reinforce_unless_asked(mem
     assert (await memory.recall("tea")).hits[0].frequency > 0
 
 
-async def test_forget_must_be_told_what(memory: PersistentMemory) -> None:
+async def test_forget_needs_a_selection(memory: PersistentMemory) -> None:
     with pytest.raises(ValueError, match="tags is an empty list"):
         await memory.forget(tags=[])
     for arguments in ({}, {"everywhere": True}):
@@ -268,7 +266,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("content", REFUSED, ids=lambda content: f"{content.mime_type}")
-async def test_images_bytes_and_nonsense_are_refused(profile: ProfileMemory, content: MemoryContent) -> None:
+async def test_images_bytes_and_invalid_contents_are_refused(profile: ProfileMemory, content: MemoryContent) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         await profile.add(content)
     assert await profile.count() == 0
@@ -285,14 +283,14 @@ async def test_a_cancelled_token_cancels(profile: ProfileMemory) -> None:
     assert await profile.count() == 0
 
 
-async def test_a_session_takes_what_is_added_as_its_own(memory: PersistentMemory) -> None:
+async def test_contents_added_to_a_session_belong_to_it(memory: PersistentMemory, memory_store: TemporaryStore) -> None:
     session = memory.session
     await session.add(MemoryContent(content="hello there", mime_type=MemoryMimeType.TEXT))
     (message,) = await session.messages()
     assert (message.kind, message.session) == ("interaction", "today")
     with pytest.raises(ValueError, match="of the session 'today' alone"):
         await session.recall("hello there", session="tomorrow")
-    other = SessionMemory.part_of(memory, "tomorrow")
+    other = SessionMemory("user-42", "tomorrow", store=memory_store, embedding=words())
     assert (await other.query("hello there")).results == []
     with pytest.raises(ValueError, match="blank"):
         await session.append("Ann", "")
@@ -306,7 +304,7 @@ async def test_without_a_name_a_session_is_new() -> None:
     assert f"{datetime.now(timezone.utc):%Y}" in one.session.session
 
 
-def test_making_a_memory_does_no_io(home: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constructing_a_memory_does_no_io(home: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.stat", lambda *a, **k: pytest.fail("looked at the disk"))
     monkeypatch.setattr("os.mkdir", lambda *a, **k: pytest.fail("made a folder"))
     PersistentMemory("user-42")
@@ -339,7 +337,7 @@ def test_a_wrong_constructor_argument_is_refused(options: dict[str, Any]) -> Non
     ],
     ids=str,
 )
-def test_a_policy_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
+def test_an_invalid_policy_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         RecallPolicy(**options)
 
@@ -403,7 +401,7 @@ async def test_the_default_path_is_in_the_home_or_named_by_the_environment(
     assert (tmp_path / "elsewhere" / "chroma.sqlite3").is_file()
 
 
-async def test_a_failing_embedding_loses_nothing_and_says_why() -> None:
+async def test_a_failing_embedding_loses_nothing_and_reports_the_reason() -> None:
     def fail(texts: list[str]) -> list[list[float]]:
         raise OSError("quota exceeded")
 
@@ -417,14 +415,14 @@ async def test_a_failing_embedding_loses_nothing_and_says_why() -> None:
 
 
 @pytest.mark.parametrize("items", ["text", {"content": "x"}, None, 5])
-async def test_many_must_be_a_list(profile: ProfileMemory, items: Any) -> None:
+async def test_remember_many_needs_a_list(profile: ProfileMemory, items: Any) -> None:
     with pytest.raises(ValueError, match="list"):
         await profile.remember_many(items)
     with pytest.raises(ValueError, match="list"):
         await profile.recall_many(items)
 
 
-async def test_what_is_not_a_content_or_a_path_is_refused(profile: ProfileMemory) -> None:
+async def test_wrong_types_of_contents_and_paths_are_refused(profile: ProfileMemory) -> None:
     for bad in ("text", None):
         with pytest.raises(ValueError, match="MemoryContent"):
             await profile.add(bad)  # type: ignore[arg-type]
@@ -432,7 +430,7 @@ async def test_what_is_not_a_content_or_a_path_is_refused(profile: ProfileMemory
         EmbeddedStore(5)  # type: ignore[arg-type]
 
 
-async def test_a_relative_path_means_the_folder_it_meant_first(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_relative_path_is_resolved_once(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -482,7 +480,7 @@ async def test_many_speakers_may_say_the_same_and_restate_it(profile: ProfileMem
     assert await profile.count() == 12
 
 
-async def test_a_statement_dated_ahead_counts_at_once(clock: HandClock) -> None:
+async def test_a_statement_with_a_future_date_counts_immediately(clock: HandClock) -> None:
     memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
     await memory.remember("Lives in Rome", key="home")
     await memory.remember("Lives in Oslo", key="home", at=clock.now + timedelta(seconds=2))
@@ -492,7 +490,7 @@ async def test_a_statement_dated_ahead_counts_at_once(clock: HandClock) -> None:
     assert contents(await memory.records()) == ["Lives in Bonn"]
 
 
-async def test_what_was_believed_between_two_statements_of_the_same(clock: HandClock) -> None:
+async def test_recall_at_a_time_between_two_statements(clock: HandClock) -> None:
     memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
 
     def days_ago(days: float) -> datetime:
@@ -547,7 +545,7 @@ async def test_counters_are_kept_until_they_are_written(
     assert used.uses == 1
 
 
-async def test_what_is_told_now_counts_even_if_the_clock_is_behind(clock: HandClock) -> None:
+async def test_a_new_statement_wins_even_if_the_clock_is_behind(clock: HandClock) -> None:
     memory = ProfileMemory("ann", store=TemporaryStore(), embedding=words())
     await memory.remember("Lives in Rome", key="home")
     clock.move(seconds=-5)
@@ -605,13 +603,13 @@ async def test_a_holder_file_that_cannot_be_written_does_not_keep_the_lock(tmp_p
     await memory.close()
 
 
-async def test_messages_told_together_are_numbered_in_their_order(memory: PersistentMemory) -> None:
+async def test_messages_stored_together_are_numbered_in_order(memory: PersistentMemory) -> None:
     items = [{"content": f"message {number}", "kind": "interaction", "session": "s"} for number in range(5)]
     assert [record.sequence for record in await memory.remember_many(items)] == [1, 2, 3, 4, 5]
     assert [record.sequence for record in await memory.remember_many(items)] == [6, 7, 8, 9, 10]
 
 
-async def test_sequence_numbers_go_on_after_another_process_wrote(tmp_path: Any) -> None:
+async def test_sequence_numbers_continue_after_another_process_wrote(tmp_path: Any) -> None:
     first = SessionMemory("ann", "s", store=EmbeddedStore(tmp_path / "s"), embedding=words())
     await first.append("Ann", "one")
     await first.close()
@@ -650,7 +648,7 @@ async def test_a_blank_query_gives_the_newest_and_most_used_memories(clock: Hand
             clock.move(days=15)
         await memory.remember("Lives in Berlin", key="home")
         await memory.remember("Lives in Lisbon", key="home")
-        await memory.extract(["ok"])  # which tells nothing
+        await memory.extract(["ok"])  # without a fact
         for _ in range(10):
             await memory.recall("Owns item0", limit=1, reinforce=True)
             await memory.flush()
@@ -684,7 +682,7 @@ async def test_a_blank_query_of_a_session_gives_its_messages(memory: PersistentM
     await memory.close()
 
 
-async def test_a_blank_query_goes_back_in_time(clock: HandClock) -> None:
+async def test_a_blank_query_at_a_time_in_the_past(clock: HandClock) -> None:
     async with ProfileMemory("ann", store=TemporaryStore(), embedding=words()) as profile:
         await profile.remember("Lives in Berlin", key="home")
         clock.move(days=1)
@@ -694,7 +692,7 @@ async def test_a_blank_query_goes_back_in_time(clock: HandClock) -> None:
         assert [result.content for result in (await profile.query("", at=then)).results] == ["Lives in Berlin"]
 
 
-async def test_a_kind_is_trimmed_and_folded(memory: PersistentMemory) -> None:
+async def test_a_kind_is_trimmed_and_lowercased(memory: PersistentMemory) -> None:
     record = await memory.remember("Likes tea", kind=" Preference\n")
     assert record.kind == "preference"
     assert [hit.content for hit in await memory.recall("tea", kinds=["PREFERENCE", "preference "])] == ["Likes tea"]
@@ -717,7 +715,7 @@ async def test_a_kind_is_trimmed_and_folded(memory: PersistentMemory) -> None:
 
 
 @pytest.mark.parametrize("stored", ["Decision", "DECISION", "decision"])
-async def test_a_kind_that_was_stored_before_kinds_were_folded_is_found(stored: str) -> None:
+async def test_a_kind_stored_before_kinds_were_normalised_is_found(stored: str) -> None:
     async with ProfileMemory("ann", store=TemporaryStore(), embedding=words()) as profile:
         as_then = replace(draft("Uses PostgreSQL"), kind=stored)
         await profile._engine.remember("profile", [as_then])
@@ -734,7 +732,7 @@ async def test_a_hit_has_the_content_of_its_memory(memory: PersistentMemory) -> 
     await memory.close()
 
 
-def test_memories_and_stores_tell_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memories_and_stores_have_a_repr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     server = ServerStore("chroma.example", 8001, True, token_env="SECRET_TOKEN", database="prod")
     assert repr(server) == "ServerStore('chroma.example', 8001, ssl=True, database='prod')"

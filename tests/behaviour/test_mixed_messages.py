@@ -1,4 +1,4 @@
-"""A fact that was drawn from a message must not hide what else the message tells."""
+"""A fact extracted from a message must not hide the rest of the message."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ MIXED = [
     ),
     ("My pronouns are they/them. The venue fits 120 guests.", "How many guests does the venue fit?", "120"),
 ]
-"""A message that tells a fact and something else, a question about that, and the answer."""
+"""A message with a fact and something else, a question about the latter, and the answer."""
 
 
 _STORE = TemporaryStore()
@@ -86,7 +86,7 @@ def lines_of(block: str) -> list[str]:
 
 
 async def after(*messages: str, namespace: str) -> PersistentMemory:
-    """A memory that heard these messages in an earlier conversation."""
+    """Return a memory that captured these messages in an earlier conversation."""
     memory = PersistentMemory(f"mixed/{namespace}", session="earlier", store=_STORE)
     for message in messages:
         await memory.extract(message)
@@ -101,12 +101,12 @@ async def test_the_rest_of_a_message_is_shown_and_nothing_twice(message: str, qu
     found = await memory.recall(question)
     told_by_tool = await recall_tool.run_json({"query": question}, CancellationToken())
     for text in (block, found.text, told_by_tool):
-        (line,) = lines_of(text)  # the message, or one fact that covers it: never both
+        (line,) = lines_of(text)  # the message, or one fact that covers it, never both
         assert answer in line
     await memory.close()
 
 
-async def test_a_message_that_its_facts_cover_is_left_to_them() -> None:
+async def test_a_message_covered_by_its_facts_is_not_shown() -> None:
     memory = await after("Hello! My name is Sarah and I prefer TypeScript. Can you help me?", namespace="covered")
     lines = lines_of(await memory.context("What is my name, and which language do I prefer?"))
     assert sorted(line.split(" (")[0] for line in lines) == [
@@ -116,7 +116,7 @@ async def test_a_message_that_its_facts_cover_is_left_to_them() -> None:
     assert {hit.record.kind for hit in await memory.recall("my name and language")} == {"fact", "preference"}
 
 
-async def test_a_fact_that_found_room_without_its_message_is_shown() -> None:
+async def test_a_fact_is_shown_if_its_message_does_not_fit() -> None:
     memory = await after("Hi, I'm Ann. " + "The parcel went by way of Rotterdam. " * 60, namespace="long")
     assert "The user's name is Ann." in await memory.context("What is my name?")
 
@@ -124,7 +124,7 @@ async def test_a_fact_that_found_room_without_its_message_is_shown() -> None:
 OUTDATED = "I live in Berlin, but my piano stands in Potsdam."
 
 
-async def test_what_was_superseded_is_not_shown_through_its_message_but_the_rest_is() -> None:
+async def test_the_superseded_part_of_a_message_is_hidden_and_the_rest_is_shown() -> None:
     memory = await after(OUTDATED, "I moved to Lisbon.", namespace="superseded")
     question = "Where do I live, and where does my piano stand?"
     for text in (await memory.context(question), (await memory.recall(question)).text):
@@ -133,10 +133,10 @@ async def test_what_was_superseded_is_not_shown_through_its_message_but_the_rest
         assert "Lisbon" in text
     hit = next(hit for hit in await memory.recall(question) if "piano" in hit.content)
     assert hit.content == "… but my piano stands in Potsdam."
-    assert hit.record.content == OUTDATED  # what was said stays as it was said
+    assert hit.record.content == OUTDATED  # the captured message is unchanged
 
 
-async def test_what_ended_or_was_forgotten_is_not_shown_through_its_message_but_the_rest_is() -> None:
+async def test_the_ended_or_forgotten_part_of_a_message_is_hidden_and_the_rest_is_shown() -> None:
     memory = await after("I work at Globex. The gate code is 7719.", "I quit my job at Globex.", namespace="ended")
     assert "7719" in (block := await memory.context("What is the gate code at work?"))
     assert "I work at Globex" not in block
@@ -146,7 +146,7 @@ async def test_what_ended_or_was_forgotten_is_not_shown_through_its_message_but_
     assert "Tom" not in block
 
 
-async def test_what_was_believed_then_is_recalled_whole() -> None:
+async def test_recall_in_the_past_shows_whole_messages() -> None:
     memory = await after(OUTDATED, namespace="then")
     then = datetime.now(timezone.utc)
     await memory.extract("I moved to Lisbon.")
@@ -167,7 +167,7 @@ TELLING = [
     ("Room 12", "Which room is it?"),
     ("In the morning.", "Is it in the morning or at night?"),
 ]
-"""What is told by asking for something, or in few words, and a question about it."""
+"""A request or a short message that tells a fact, and a question about it."""
 EMPTY = [
     "Good morning!",
     "That works for me.",
@@ -185,7 +185,7 @@ EMPTY = [
 
 
 @pytest.mark.parametrize(("message", "question"), TELLING)
-async def test_asking_or_few_words_do_not_make_a_message_empty(message: str, question: str) -> None:
+async def test_requests_and_short_messages_can_tell_facts(message: str, question: str) -> None:
     memory = PersistentMemory(
         f"mixed/telling/{message.encode().hex()[:80]}", session="earlier", store=_STORE, extractor=None
     )
@@ -195,7 +195,7 @@ async def test_asking_or_few_words_do_not_make_a_message_empty(message: str, que
 
 
 @pytest.mark.parametrize("message", EMPTY)
-async def test_what_tells_nothing_is_kept_and_never_shown(message: str) -> None:
+async def test_messages_that_tell_nothing_are_stored_and_never_shown(message: str) -> None:
     memory = PersistentMemory(f"mixed/empty/{message.encode().hex()}", session="earlier", store=_STORE, extractor=None)
     await memory.extract(message)
     assert [record.content for record in await memory.session.messages()] == [message]
@@ -210,7 +210,7 @@ VISIBLE = [
 
 
 @pytest.mark.parametrize(("message", "question"), VISIBLE)
-async def test_what_the_model_sees_in_the_conversation_is_not_in_the_block_as_well(message: str, question: str) -> None:
+async def test_messages_visible_to_the_model_are_not_in_the_block(message: str, question: str) -> None:
     memory = PersistentMemory(f"mixed/visible/{len(message)}", session="now", store=_STORE)
     context = UnboundedChatCompletionContext([UserMessage(content=message, source="user")])
     assert (await memory.update_context(context)).memories.results == []
@@ -227,14 +227,14 @@ async def test_a_fact_noted_in_the_third_person_is_visible_where_the_user_says_i
     assert (await memory.update_context(context)).memories.results == []
 
 
-async def test_a_conversation_is_retold_without_what_does_not_hold_any_more() -> None:
+async def test_a_session_recap_leaves_out_outdated_statements() -> None:
     memory = await after(OUTDATED, "I moved to Lisbon.", namespace="retold")
     fresh = UnboundedChatCompletionContext([UserMessage(content="Go on, please.", source="user")])
     told = [str(content.content) for content in (await memory.session.update_context(fresh)).memories.results]
     assert told == ["… but my piano stands in Potsdam.", "I moved to Lisbon."]
 
 
-async def test_a_short_message_that_0_1_gave_no_meaning_is_found_by_meaning_again(
+async def test_a_short_message_that_0_1_stored_without_a_vector_gets_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as as_in_0_1:
@@ -242,7 +242,7 @@ async def test_a_short_message_that_0_1_gave_no_meaning_is_found_by_meaning_agai
         async with PersistentMemory("ann", session="s", store=EmbeddedStore(tmp_path), extractor=None) as memory:
             await memory.extract("The code is bluebird")
     async with PersistentMemory("ann", session="t", store=EmbeddedStore(tmp_path)) as memory:
-        for _ in range(300):  # its vectors are read, and made where they are missing, in the background
+        for _ in range(300):  # missing vectors are computed in the background
             (hit,) = await memory.recall("password")
             if hit.cosine > 0.2:
                 break

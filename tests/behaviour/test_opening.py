@@ -1,4 +1,4 @@
-"""Opening now: what a developer must mend is raised at start-up, what may pass is only a warning."""
+"""`open()`: errors that need the developer are raised at start-up, temporary failures are warnings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import free_port
-from toys import word_vectors, words
+from toys import make_schema_newer, word_vectors, words
 
 from autogen_persistent_memory import (
     CallableEmbedding,
@@ -36,7 +36,7 @@ from autogen_persistent_memory import (
 
 Memory = PersistentMemory | ProfileMemory | SessionMemory
 SLACK = 1.5
-"""What a busy machine may take beside a deadline."""
+"""What a busy machine may take in addition to a deadline."""
 
 
 def each_memory(store: Any, id: str = "toy-words", **options: Any) -> list[Memory]:
@@ -49,7 +49,7 @@ def each_memory(store: Any, id: str = "toy-words", **options: Any) -> list[Memor
 
 
 async def refusals(memory: Memory) -> list[Exception]:
-    """What `open()` and `async with` raise."""
+    """Return what `open()` and `async with` raise."""
     raised: list[Exception] = []
     try:
         await memory.open()
@@ -65,7 +65,7 @@ async def refusals(memory: Memory) -> list[Exception]:
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[Path]:
-    """A folder that another process has open."""
+    """Open a folder in another process."""
     code = """
     import asyncio, sys
     from toys import words
@@ -86,7 +86,7 @@ def held(tmp_path: Path) -> Iterator[Path]:
         process.kill()
 
 
-async def test_a_store_that_another_process_has_is_refused_at_once_with_the_command_that_shares_it(held: Path) -> None:
+async def test_a_store_that_another_process_has_open_is_refused_with_the_command_to_share_it(held: Path) -> None:
     for memory in each_memory(EmbeddedStore(held)):
         raised = await refusals(memory)
         assert [type(error) for error in raised] == [StoreLockedError] * 2
@@ -94,7 +94,7 @@ async def test_a_store_that_another_process_has_is_refused_at_once_with_the_comm
         assert "ServerStore('127.0.0.1', 8000)" in str(raised[0])
 
 
-async def test_another_embedding_is_refused_at_once(tmp_path: Path) -> None:
+async def test_another_embedding_is_refused_at_open(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path / "store")
     async with PersistentMemory("ann", session="monday", store=store, embedding=words("old")) as memory:
         await memory.remember("Likes tea")
@@ -105,28 +105,27 @@ async def test_another_embedding_is_refused_at_once(tmp_path: Path) -> None:
         await memory.remember("Likes jam")
 
 
-async def test_a_newer_schema_is_refused_at_once() -> None:
-    store = TemporaryStore()
-    memory = PersistentMemory("ann", store=store, embedding=words())
-    await memory.set("key", "value")
-    newer = {"apm_schema": 99, "apm_namespace": "ann", "apm_shelf": "values", "apm_embedding": "none"}
-    await memory._engine.values._table.write(lambda collection: collection.modify(metadata=newer))  # type: ignore[attr-defined]
+async def test_a_newer_schema_is_refused_at_open(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "store")
+    async with PersistentMemory("ann", store=store, embedding=words()) as memory:
+        await memory.set("key", "value")
+    await asyncio.to_thread(make_schema_newer, store.folder())
     for memory in each_memory(store):
         assert [type(error) for error in await refusals(memory)] == [SchemaVersionError] * 2
 
 
-async def test_a_folder_that_cannot_be_opened_is_refused_at_once(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_opened_is_refused_at_open(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
     for memory in each_memory(EmbeddedStore(tmp_path / "file")):
         assert [type(error) for error in await refusals(memory)] == [StoreUnavailableError] * 2
 
 
-async def test_an_embedding_that_cannot_work_is_refused_at_once() -> None:
+async def test_an_embedding_that_cannot_work_is_refused_at_open() -> None:
     memory = PersistentMemory("ann", store=TemporaryStore(), embedding=ChromaEmbedding("no such thing"))
     assert ["knows no embedding function" in str(error) for error in await refusals(memory)] == [True, True]
 
 
-async def test_an_embedding_that_may_come_back_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_temporary_failure_of_the_embedding_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     class Away(CallableEmbedding):
         async def load(self) -> None:
             raise PersistentMemoryError("The weights cannot be downloaded.")
@@ -139,7 +138,7 @@ async def test_an_embedding_that_may_come_back_is_a_warning(caplog: pytest.LogCa
     assert "The weights cannot be downloaded." in caplog.text
 
 
-async def test_what_could_not_be_opened_is_let_go(tmp_path: Path) -> None:
+async def test_a_failed_open_releases_the_store(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path / "store")
     async with PersistentMemory("ann", store=store, embedding=words("old")) as memory:
         await memory.remember("Likes tea")
@@ -148,7 +147,7 @@ async def test_what_could_not_be_opened_is_let_go(tmp_path: Path) -> None:
     assert not (tmp_path / "store" / "autogen_memory.holder.json").exists()
 
 
-async def test_what_is_at_work_is_not_closed_by_an_opening_that_fails() -> None:
+async def test_a_failed_open_does_not_close_memories_in_use() -> None:
     store = TemporaryStore()
     await PersistentMemory("ann", store=store, embedding=words("old")).remember("Likes tea")
     memory = PersistentMemory("ann", store=store, embedding=words("new"))
@@ -161,7 +160,7 @@ async def test_what_is_at_work_is_not_closed_by_an_opening_that_fails() -> None:
     await memory.close()
 
 
-async def test_opening_twice_costs_nothing_and_after_closing_it_opens_again(tmp_path: Path) -> None:
+async def test_open_is_idempotent_and_reopens_after_close(tmp_path: Path) -> None:
     loads = 0
 
     class Counting(CallableEmbedding):
@@ -181,7 +180,9 @@ async def test_opening_twice_costs_nothing_and_after_closing_it_opens_again(tmp_
         await memory.remember("Likes tea")
 
 
-async def test_a_server_that_is_gone_is_a_warning_and_agents_know_at_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreachable_server_is_a_warning_and_agents_do_not_wait_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     port = free_port()
     for memory in each_memory(ServerStore("127.0.0.1", port)):
         async with memory:
@@ -190,7 +191,7 @@ async def test_a_server_that_is_gone_is_a_warning_and_agents_know_at_once(caplog
     assert f"127.0.0.1:{port}" in warning.getMessage()
 
 
-async def test_a_server_that_hangs_is_waited_for_no_longer_than_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
+async def test_open_waits_for_a_hanging_server_at_most_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(50)
@@ -205,7 +206,7 @@ async def test_a_server_that_hangs_is_waited_for_no_longer_than_the_deadline(cap
         await memory.close()
 
 
-async def test_a_server_of_another_embedding_is_refused(chroma_server: tuple[str, int], namespace: str) -> None:
+async def test_a_server_with_another_embedding_is_refused(chroma_server: tuple[str, int], namespace: str) -> None:
     store = ServerStore(*chroma_server)
     async with PersistentMemory(namespace, store=store, embedding=words("old")) as memory:
         await memory.remember("Likes tea")

@@ -1,4 +1,4 @@
-"""What is left on disk is for its owner alone, and no link that somebody planted leads it elsewhere."""
+"""Files on disk are private to their owner, and planted links are not followed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ asyncio.run(main())
 
 
 def modes(root: Path) -> dict[str, str]:
-    """What others may do with what is in a folder: each path whose mode is not what it should be."""
+    """Return each path in a folder whose mode is not private."""
     wanted = {stat.S_IFDIR: 0o700, stat.S_IFREG: 0o600}
     found = {path: path.lstat().st_mode for path in root.rglob("*")}
     return {
@@ -94,7 +94,7 @@ def modes(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("umask", ["022", "000"])
-def test_all_that_a_session_leaves_is_for_its_owner_alone(tmp_path: Path, umask: str) -> None:
+def test_all_files_of_a_session_are_private(tmp_path: Path, umask: str) -> None:
     root = tmp_path / "root"
     root.mkdir()
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
@@ -136,7 +136,7 @@ async def _remember(path: Path) -> None:
         await memory.remember("Prefers tea")
 
 
-def test_a_folder_that_was_there_keeps_its_mode_and_the_doctor_says_so(tmp_path: Path) -> None:
+def test_an_existing_folder_keeps_its_mode_and_the_doctor_reports_it(tmp_path: Path) -> None:
     store = tmp_path / "store"
     (store / "papers").mkdir(parents=True)
     (store / "papers" / "letter.txt").touch()
@@ -144,7 +144,7 @@ def test_a_folder_that_was_there_keeps_its_mode_and_the_doctor_says_so(tmp_path:
     asyncio.run(_remember(store))
     assert stat.S_IMODE(store.stat().st_mode) == 0o755
     strangers = {"papers": oct(stat.S_IFDIR | 0o755), "papers/letter.txt": oct(stat.S_IFREG | 0o644)}
-    assert modes(store) == strangers  # which are not ours to close
+    assert modes(store) == strangers  # whose modes are not ours to change
     (finding,) = asyncio.run(diagnose(EmbeddedStore(store)))
     assert (finding.problem, finding.is_harmless, finding.repairable) == ("open folder", True, False)
     assert "its mode is 755" in str(finding)
@@ -153,7 +153,7 @@ def test_a_folder_that_was_there_keeps_its_mode_and_the_doctor_says_so(tmp_path:
     assert asyncio.run(diagnose(EmbeddedStore(store))) == []
 
 
-def test_what_an_earlier_version_left_open_is_closed_when_the_store_is_opened(tmp_path: Path) -> None:
+def test_opening_a_store_of_an_earlier_version_makes_its_files_private(tmp_path: Path) -> None:
     store = tmp_path / "store"
     asyncio.run(_remember(store))
     for path in store.rglob("*"):
@@ -173,7 +173,7 @@ def test_what_an_earlier_version_left_open_is_closed_when_the_store_is_opened(tm
 
 @pytest.fixture
 def diary(tmp_path: Path) -> Path:
-    """A file of the user's, to which somebody made links."""
+    """A file of the user's, to which links point."""
     file = tmp_path / "diary.txt"
     file.write_text("Dear diary")
     file.chmod(0o644)
@@ -181,7 +181,7 @@ def diary(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["autogen_memory.holder.json", "autogen_memory.state.json"])
-def test_a_link_in_the_place_of_a_file_of_ours_is_replaced_not_followed(tmp_path: Path, diary: Path, name: str) -> None:
+def test_a_link_instead_of_our_file_is_replaced_not_followed(tmp_path: Path, diary: Path, name: str) -> None:
     store = tmp_path / "store"
     store.mkdir()
     (store / name).symlink_to(diary)
@@ -191,7 +191,7 @@ def test_a_link_in_the_place_of_a_file_of_ours_is_replaced_not_followed(tmp_path
     assert not (store / name).is_symlink()
 
 
-def test_a_link_in_the_place_of_the_lock_is_refused(tmp_path: Path, diary: Path) -> None:
+def test_a_link_instead_of_the_lock_file_is_refused(tmp_path: Path, diary: Path) -> None:
     store = tmp_path / "store"
     store.mkdir()
     (store / "autogen_memory.lock").symlink_to(diary)
@@ -201,7 +201,7 @@ def test_a_link_in_the_place_of_the_lock_is_refused(tmp_path: Path, diary: Path)
     assert diary.read_text() == "Dear diary"
 
 
-def test_files_that_links_lead_to_keep_their_modes(tmp_path: Path, diary: Path) -> None:
+def test_targets_of_links_keep_their_modes(tmp_path: Path, diary: Path) -> None:
     store = tmp_path / "store"
     asyncio.run(_remember(store))
     (store / "autogen_memory.backup-x").symlink_to(diary)
@@ -210,13 +210,13 @@ def test_files_that_links_lead_to_keep_their_modes(tmp_path: Path, diary: Path) 
     assert stat.S_IMODE(diary.stat().st_mode) == 0o644
 
 
-def test_nothing_is_put_into_an_outbox_that_is_a_link(tmp_path: Path) -> None:
+def test_nothing_is_written_to_an_outbox_that_is_a_link(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "outbox").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="it is a link"):
         Outbox(str(tmp_path / "outbox")).put([])
     assert os.listdir(tmp_path / "elsewhere") == []
-    own = outbox_of(str(tmp_path / "outbox"), ("host", "ann"))  # the user's own folder may be a link
+    own = outbox_of(str(tmp_path / "outbox"), ("host", "ann"))  # the folder that the user names may be a link
     assert own is not None
     own.put([])
     (own.folder / "lock").symlink_to(tmp_path / "planted")
@@ -240,7 +240,7 @@ async def test_an_export_does_not_follow_a_link_and_says_what_to_do(tmp_path: Pa
     )
 
 
-async def test_an_export_over_one_that_others_could_read_is_private(tmp_path: Path) -> None:
+async def test_an_export_over_a_readable_file_is_private(tmp_path: Path) -> None:
     store, file = TemporaryStore(), tmp_path / "all.jsonl"
     await PersistentMemory("ann", store=store, embedding=words()).remember("Prefers tea")
     file.touch(mode=0o644)
@@ -249,7 +249,7 @@ async def test_an_export_over_one_that_others_could_read_is_private(tmp_path: Pa
 
 
 @pytest.mark.parametrize("to", ["pipe", "file"])
-def test_an_export_to_dev_stdout_goes_where_that_leads(tmp_path: Path, to: str) -> None:
+def test_an_export_to_dev_stdout_is_allowed(tmp_path: Path, to: str) -> None:
     asyncio.run(_remember(tmp_path / "store"))
     command = [sys.executable, "-m", "autogen_persistent_memory.cli", "export", "/dev/stdout"]
     with (tmp_path / "out").open("wb") as out:
@@ -273,7 +273,7 @@ def test_a_snapshot_follows_no_link(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "elsewhere") == []
 
 
-def test_a_snapshot_into_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_snapshot_into_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     asyncio.run(_remember(tmp_path / "store"))
     (tmp_path / "copy").mkdir(mode=0o750)
     asyncio.run(snapshot(EmbeddedStore(tmp_path / "store"), tmp_path / "copy", progress=False))
@@ -281,7 +281,7 @@ def test_a_snapshot_into_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) 
     assert modes(tmp_path / "copy") == {}
 
 
-# Who has the store
+# The holder file
 
 
 def test_the_holder_file_names_the_program_and_none_of_its_arguments(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_the_holder_file_names_the_program_and_none_of_its_arguments(tmp_path: P
         ("/a/pkg/__main__.py x", "pkg"),
     ],
 )
-def test_what_an_earlier_version_wrote_of_a_command_is_not_passed_on(
+def test_command_lines_in_an_earlier_versions_holder_file_are_not_repeated(
     tmp_path: Path, command: str, program: str
 ) -> None:
     holder = {"pid": 7, "command": command, "host": "here", "since": "2026-03-01T12:00:00+00:00"}

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from toys import words
+from toys import make_schema_newer, words
 
 from autogen_persistent_memory import (
     EmbeddedStore,
@@ -20,14 +20,13 @@ from autogen_persistent_memory import (
     SchemaVersionError,
     StoreLockedError,
     StoreUnavailableError,
-    TemporaryStore,
 )
 
 TESTS = Path(__file__).parents[1]
 
 
 def start(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """Another Python, running `async def main(path, ...)`."""
+    """Start another Python that runs `async def main(path, ...)`."""
     program = textwrap.dedent(code) + "\nimport asyncio, sys; asyncio.run(main(*sys.argv[1:]))"
     return subprocess.Popen(
         [sys.executable, "-c", program, *map(str, arguments)],
@@ -145,7 +144,7 @@ async def test_a_program_that_never_closes_its_memory_ends_quietly(tmp_path: Pat
     assert await asyncio.to_thread(output, start(code, tmp_path / "store")) == ""
 
 
-async def test_a_path_that_is_a_file_or_cannot_be_made_is_explained(tmp_path: Path) -> None:
+async def test_a_path_that_is_a_file_or_cannot_be_created_is_explained(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("precious")
     for path in (file, file / "below", Path("/proc/nowhere")):
@@ -169,7 +168,7 @@ def small_disk(tmp_path: Path):  # type: ignore[no-untyped-def]
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-async def test_a_full_disk_is_explained_and_what_was_stored_stays(small_disk: Path) -> None:
+async def test_a_full_disk_is_explained_and_stored_memories_stay(small_disk: Path) -> None:
     path = small_disk / "store"
     async with PersistentMemory("ann", store=EmbeddedStore(path), embedding=words()) as memory:
         await memory.remember("Likes tea")
@@ -183,7 +182,7 @@ async def test_a_full_disk_is_explained_and_what_was_stored_stays(small_disk: Pa
 
 
 def remount_read_only(disk: Path) -> None:
-    """Chroma's threads may take a moment to let go of their files."""
+    """Remount read-only; Chroma's threads may take a moment to close their files."""
     until = time.monotonic() + 10
     while subprocess.run(["mount", "-o", "remount,ro", str(disk)], capture_output=True, check=False).returncode:
         assert time.monotonic() < until
@@ -201,16 +200,13 @@ async def test_a_read_only_disk_is_explained(small_disk: Path) -> None:
     await memory.close()
 
 
-async def test_a_store_of_a_newer_schema_is_refused_and_left_alone() -> None:
-    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words())
-    await memory.remember("Likes tea")
-    await memory.set("key", "value")
-    values = memory._engine.values._table
-    for part, table in ((memory._engine.namespace_data.table("profile"), "profile"), (values, "values")):
-        embedding = "toy-words" if table == "profile" else "none"
-        metadata = {"apm_schema": 99, "apm_namespace": "ann", "apm_shelf": table, "apm_embedding": embedding}
-        await part.write(lambda collection, metadata=metadata: collection.modify(metadata=metadata))  # type: ignore[union-attr,misc]
-    newcomer = PersistentMemory("ann", store=memory._engine.store, embedding=words())
+async def test_a_store_of_a_newer_schema_is_refused_and_not_changed(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "store")
+    async with PersistentMemory("ann", store=store, embedding=words()) as memory:
+        await memory.remember("Likes tea")
+        await memory.set("key", "value")
+    counts = await asyncio.to_thread(make_schema_newer, store.folder())
+    newcomer = PersistentMemory("ann", store=store, embedding=words())
     for refused in (
         newcomer.remember("Likes jam"),
         newcomer.recall("tea"),
@@ -222,4 +218,5 @@ async def test_a_store_of_a_newer_schema_is_refused_and_left_alone() -> None:
     ):
         with pytest.raises(SchemaVersionError, match=r"schema 99.*pip install --upgrade"):
             await refused
-    assert await memory._engine.namespace_data.table("profile").read(lambda collection: collection.count(), 0) == 1  # type: ignore[attr-defined]
+    await newcomer.close()
+    assert await asyncio.to_thread(make_schema_newer, store.folder()) == counts == [1, 1]

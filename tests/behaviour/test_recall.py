@@ -1,4 +1,4 @@
-"""Recall by meaning and by words together, with the real model."""
+"""Recall by meaning and by keywords together, with the real model."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ async def test_a_rare_word_finds_what_meaning_alone_would_miss(memory: Persisten
     assert found.hits[0].keywords > 0.3
 
 
-async def test_what_is_asked_for_word_by_word_comes_first_though_the_index_missed_it() -> None:
+async def test_an_exact_match_comes_first_even_if_the_vector_index_missed_it() -> None:
     wanted, asked = "w2 wrote n143", list[str]()
 
     def vector(text: str) -> list[float]:
         if text == wanted:
-            return [1.0, 0.0] if asked else [-1.0, 0.0]  # what an approximate index misses seems to be far away
+            return [1.0, 0.0] if asked else [-1.0, 0.0]  # an approximate index reports what it misses as far away
         return [1.0, 0.1 if text == "w0 wrote n143" else 2.0]
 
     def vectors(texts: list[str]) -> list[list[float]]:
@@ -87,7 +87,7 @@ async def test_a_hit_explains_itself(memory: PersistentMemory) -> None:
     assert hit.similarity <= sum(parts)
 
 
-async def test_what_was_forgotten_superseded_or_cleared_is_gone_from_the_keywords(memory: PersistentMemory) -> None:
+async def test_forgotten_superseded_and_cleared_memories_leave_the_keyword_index(memory: PersistentMemory) -> None:
     await memory.recall("build the index first")
     record = await memory.remember("The code word is Xylophone")
     await memory.remember("The door opens with Zanzibar", key="door")
@@ -112,7 +112,7 @@ async def test_other_languages_work(memory: PersistentMemory, language: str) -> 
 async def test_another_process_writing_to_the_server_is_found_by_its_words(
     chroma_server: tuple[str, int], namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other process is another connection: its line is a different one, since its timeout differs."""
+    """The other process is simulated by another connection: a different timeout makes it separate."""
     monkeypatch.setattr("autogen_persistent_memory.retrieval.cache._LOOK_EVERY", 0)
     here = PersistentMemory(namespace, store=ServerStore(*chroma_server))
     there = PersistentMemory(namespace, store=ServerStore(*chroma_server, timeout=9))
@@ -128,17 +128,17 @@ async def test_another_process_writing_to_the_server_is_found_by_its_words(
     await there.close()
 
 
-async def test_what_another_process_changed_is_true_at_once(
+async def test_changes_of_another_process_are_visible_immediately(
     chroma_server: tuple[str, int], namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("autogen_persistent_memory.retrieval.cache._LOOK_EVERY", 3600)
     here = PersistentMemory(namespace, store=ServerStore(*chroma_server))
     there = PersistentMemory(namespace, store=ServerStore(*chroma_server, timeout=9))
-    doomed = await here.remember("Drinks green tea at dawn")
+    to_delete = await here.remember("Drinks green tea at dawn")
     await here.remember("Lives in Oslo", key="home")
     await here.remember_many(f"plain fact {number}" for number in range(5))
     assert "Lives in Oslo" in (await here.recall("home in Oslo")).text
-    await there.forget(doomed.id)
+    await there.forget(to_delete.id)
     await there.remember("Lives in Lisbon", key="home")
     assert "green tea" not in (await here.recall("green tea at dawn", limit=3)).text
     found = (await here.recall("Where is home? Lives in Oslo?", limit=3)).text
@@ -148,7 +148,7 @@ async def test_what_another_process_changed_is_true_at_once(
     await there.close()
 
 
-async def test_memories_may_be_told_and_recalled_at_the_same_time(memory: PersistentMemory) -> None:
+async def test_concurrent_remember_and_recall(memory: PersistentMemory) -> None:
     await memory.remember("Likes green tea")
     telling = asyncio.ensure_future(memory.remember_many(f"green tea number {number}" for number in range(150)))
     while not telling.done():

@@ -1,4 +1,4 @@
-"""Conversations that go on in a new process: where they were, and only where they fit."""
+"""Conversations that continue in a new process, with the same team only."""
 
 from __future__ import annotations
 
@@ -39,10 +39,7 @@ def a_memory(store: Any = None, **options: Any) -> PersistentMemory:
 
 
 class Script(ReplayChatCompletionClient):
-    """A model that says the how manieth message of the conversation this is, by what it was told before.
-
-    So what is said tells whether a context was restored: it counts the messages in it.
-    """
+    """A model that replies with the number of messages in its context, which shows whether a context was restored."""
 
     def __init__(self, name: str, last: int = 100, gate: Callable[[int], Any] | None = None) -> None:
         super().__init__(["never said"])
@@ -74,13 +71,13 @@ def round_robin(
 
 
 def selector(memory: PersistentMemory | None = None, max_turns: int | None = None, **options: Any) -> SelectorGroupChat:
-    """A team of two of whom nobody speaks twice in a row; the model that selects always wants ann."""
+    """Return a team of two in which no agent speaks twice in a row; the selecting model always chooses ann."""
     always = ReplayChatCompletionClient(["ann"] * 20)
     return SelectorGroupChat(agents(memory, names=("ann", "bob"), **options), always, max_turns=max_turns)
 
 
 def swarm(memory: PersistentMemory | None = None, max_turns: int | None = None, **options: Any) -> Swarm:
-    """A team in which ann hands over to bob and bob never hands back."""
+    """Return a team in which ann hands over to bob, and bob never hands back."""
     call = CreateResult(
         finish_reason="function_calls",
         content=[FunctionCall(id="1", name="transfer_to_bob", arguments="{}")],
@@ -95,7 +92,7 @@ def swarm(memory: PersistentMemory | None = None, max_turns: int | None = None, 
 
 
 def graph(memory: PersistentMemory | None = None, max_turns: int | None = None, **options: Any) -> GraphFlow:
-    """Ann, then bob and carl at once, then dora."""
+    """Return a graph: ann, then bob and carl at once, then dora."""
     ann, bob, carl, dora = everybody = agents(memory, names=(*NAMES, "dora"), **options)
     builder = DiGraphBuilder()
     for agent in everybody:
@@ -121,15 +118,15 @@ async def captured(memory: PersistentMemory) -> list[str]:
     return [f"{record.source}: {record.content}" for record in await memory.session.messages()]
 
 
-def _at_rest(state: Mapping[str, Any]) -> Any:
-    """What of a state must be the same however it came about: messages without their ids and times."""
+def _comparable(state: Mapping[str, Any]) -> Any:
+    """Return what two equal states share: messages without their ids and times."""
     if isinstance(state, Mapping):
-        return {key: _at_rest(value) for key, value in state.items() if key not in ("id", "created_at")}
-    return [_at_rest(item) for item in state] if isinstance(state, list) else state
+        return {key: _comparable(value) for key, value in state.items() if key not in ("id", "created_at")}
+    return [_comparable(item) for item in state] if isinstance(state, list) else state
 
 
 async def in_a_new_process(call: str, *arguments: object) -> Any:
-    """What a function of this module prints as JSON, called in a process of its own."""
+    """Call a function of this module in a process of its own, and return the JSON it prints."""
     code = f"import asyncio, test_resume; asyncio.run(test_resume.{call}(*{arguments!r}))"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, cwd=Path(__file__).parents[1], stdout=asyncio.subprocess.PIPE
@@ -139,7 +136,7 @@ async def in_a_new_process(call: str, *arguments: object) -> Any:
     return json.loads(out)
 
 
-async def go_on(path: str, kind: str) -> None:
+async def continue_team(path: str, kind: str) -> None:
     async with a_memory(EmbeddedStore(path)) as memory:
         team = TEAMS[kind](memory, max_turns=1)
         loaded = await memory.session.load(team)
@@ -148,16 +145,16 @@ async def go_on(path: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", list(TEAMS))
-async def test_a_new_process_has_the_whole_team_and_its_next_speaker(kind: str, tmp_path: Path) -> None:
+async def test_a_team_is_restored_in_a_new_process_with_its_next_speaker(kind: str, tmp_path: Path) -> None:
     async with a_memory(EmbeddedStore(tmp_path)) as memory:
         team = TEAMS[kind](memory, max_turns=1)
         await team.run(task="Shall we begin with the plan?")
         await memory.session.save(team)
         state = dict(await team.save_state())
-    again = await in_a_new_process("go_on", str(tmp_path), kind)
+    again = await in_a_new_process("continue_team", str(tmp_path), kind)
     assert again["loaded"]
     assert again["state"] == state
-    assert "bob: This is message 3 by bob" in again["said"]  # whose context holds what was said before
+    assert "bob: This is message 3 by bob" in again["said"]  # whose context has the earlier messages
     assert not any(line.startswith("ann") for line in again["said"])
 
 
@@ -165,7 +162,7 @@ async def test_a_new_process_has_the_whole_team_and_its_next_speaker(kind: str, 
 
 
 async def talk(path: str, kind: str, last: int, slowly: bool) -> None:
-    """A conversation from wherever it was to its end, each message printed as it is said."""
+    """Continue a conversation to its end, and print each message."""
     async with a_memory(EmbeddedStore(path)) as memory:
         team = TEAMS[kind](memory, last=last, gate=(lambda _: asyncio.sleep(0.05)) if slowly else None)
         task = None if await memory.session.load(team) else "Shall we begin with the plan?"
@@ -188,7 +185,7 @@ async def talk_and_be_killed(path: Path, kind: str, last: int, after: int) -> li
 
 
 @pytest.mark.parametrize("after", [1, 2, 5, 9])
-async def test_a_team_of_three_that_is_killed_goes_on_where_it_was(after: int, tmp_path: Path) -> None:
+async def test_a_killed_team_of_three_continues_where_it_stopped(after: int, tmp_path: Path) -> None:
     whole = ["user: Shall we begin with the plan?"] + [
         f"{NAMES[(number - 2) % 3]}: This is message {number} by {NAMES[(number - 2) % 3]}" for number in range(2, 13)
     ]
@@ -202,7 +199,7 @@ async def test_a_team_of_three_that_is_killed_goes_on_where_it_was(after: int, t
         result = await team.run(task=task)
         assert said(result) == whole[-len(said(result)) :]
         assert len(said(result)) >= len(whole) - len(heard)
-        assert len(said(result)) <= len(whole) - len(heard) + 1  # at most the last message is said once more
+        assert len(said(result)) <= len(whole) - len(heard) + 1  # at most the last message is repeated
         assert await captured(memory) == whole
         state = await team.save_state()
     for name in NAMES:
@@ -213,7 +210,7 @@ async def test_a_team_of_three_that_is_killed_goes_on_where_it_was(after: int, t
 
 
 @pytest.mark.parametrize("kind", list(TEAMS))
-async def test_every_state_saved_as_it_runs_goes_on_to_the_same_end(kind: str) -> None:
+async def test_every_state_saved_during_a_run_leads_to_the_same_result(kind: str) -> None:
     states: list[Mapping[str, Any]] = []
 
     async def write(state: Mapping[str, Any]) -> None:
@@ -222,7 +219,7 @@ async def test_every_state_saved_as_it_runs_goes_on_to_the_same_end(kind: str) -
     team = TEAMS[kind](max_turns=None if kind == "graph" else 5)
     async with Saving(team, write, 2, "this test"):
         whole = said(await team.run(task="Shall we begin with the plan?"))
-    assert len(states) == (4 if kind == "graph" else 6)  # before each turn, and at rest
+    assert len(states) == (4 if kind == "graph" else 6)  # before each turn, and at the end
     assert states[-1] == await team.save_state()
     for state in states[:-1]:
         again = TEAMS[kind](max_turns=None if kind == "graph" else 5)
@@ -230,11 +227,11 @@ async def test_every_state_saved_as_it_runs_goes_on_to_the_same_end(kind: str) -
         rest = said(await again.run())
         told = len(whole) - len(rest)
         assert sorted(rest) == sorted(whole[told:])
-        assert _at_rest(await again.save_state()) == _at_rest(states[-1])
+        assert _comparable(await again.save_state()) == _comparable(states[-1])
 
 
-async def test_what_a_state_came_too_late_for_is_captured_once_and_nothing_else_is_lost() -> None:
-    """The last message was captured, but the process died before the state with it was saved."""
+async def test_a_message_captured_but_not_in_the_saved_state_is_not_captured_twice() -> None:
+    """The last message was captured, but the process was killed before the state with it was saved."""
     store = TemporaryStore()
     async with a_memory(store) as memory:
         team = round_robin(memory, max_turns=2)
@@ -253,13 +250,13 @@ async def test_what_a_state_came_too_late_for_is_captured_once_and_nothing_else_
     assert [line.split()[4] for line in after[1:]] == ["2", "3", "4", "5", "6", "7"]
 
 
-async def test_what_was_never_captured_of_a_loaded_conversation_is_captured_and_a_repeated_task_is_new() -> None:
+async def test_uncaptured_messages_of_a_loaded_conversation_are_captured_and_a_repeated_task_is_new() -> None:
     store = TemporaryStore()
     async with a_memory(store) as memory:
         team = round_robin(memory, max_turns=1)
         await team.run(task="Shall we begin with the plan?")
         await memory.flush()
-        stranger = round_robin(max_turns=1)  # the same team, without a memory that could hear it
+        stranger = round_robin(max_turns=1)  # the same team, without a memory
         await stranger.load_state(await team.save_state())
         await stranger.run()
         await memory.session.save(stranger)
@@ -279,10 +276,10 @@ async def test_what_was_never_captured_of_a_loaded_conversation_is_captured_and_
         ]
 
 
-# Saving as it runs
+# Saving during a run
 
 
-async def test_a_stream_that_is_left_early_is_saved_where_it_was_left(memory: PersistentMemory) -> None:
+async def test_leaving_a_stream_early_saves_the_current_state(memory: PersistentMemory) -> None:
     waiting = asyncio.Event()
 
     async def gate(number: int) -> None:
@@ -330,7 +327,7 @@ async def test_a_speaker_that_failed_is_asked_again(memory: PersistentMemory) ->
     with pytest.raises(RuntimeError, match="the model is down"):
         async for _ in memory.observe(team.run_stream(task="Begin!"), save=team):
             pass
-    again = round_robin(memory, max_turns=3)  # of which ann had the first
+    again = round_robin(memory, max_turns=3)  # ann has received the first
     assert await memory.session.load(again)
     assert [line.split()[0] for line in said(await again.run())] == ["bob:", "carl:"]
 
@@ -344,7 +341,7 @@ async def test_an_agent_is_saved_when_its_stream_has_ended(memory: PersistentMem
     assert said(await again.run(task="Go on!"))[-1] == "ann: This is message 4 by ann"
 
 
-async def test_a_state_that_cannot_be_saved_breaks_no_stream_but_an_explicit_save(
+async def test_a_state_that_cannot_be_saved_fails_only_explicit_saves(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -358,7 +355,7 @@ async def test_a_state_that_cannot_be_saved_breaks_no_stream_but_an_explicit_sav
         await memory.session.save(team)
 
 
-async def test_teams_that_share_a_runtime_are_saved_each_for_itself() -> None:
+async def test_teams_that_share_a_runtime_are_saved_separately() -> None:
     runtime = SingleThreadedAgentRuntime()
     runtime.start()
     memories = [PersistentMemory(name, session="s", store=TemporaryStore(), embedding=words()) for name in ("x", "y")]
@@ -378,7 +375,7 @@ async def test_teams_that_share_a_runtime_are_saved_each_for_itself() -> None:
         assert said(await again.run())[0].startswith(speaker)
 
 
-async def test_a_nested_team_goes_on(memory: PersistentMemory) -> None:
+async def test_a_nested_team_continues(memory: PersistentMemory) -> None:
     def a_team(turns: int) -> RoundRobinGroupChat:
         inner = RoundRobinGroupChat(agents(memory, names=["ann", "bob"]), max_turns=2, name="inner")
         thinking = RoundRobinGroupChat(agents(memory, names=["dora"]), max_turns=1, name="thinking")
@@ -394,7 +391,7 @@ async def test_a_nested_team_goes_on(memory: PersistentMemory) -> None:
     assert len(await captured(memory)) == len(set(await captured(memory)))
 
 
-# What does not fit
+# States that do not match the team
 
 
 def short(**options: Any) -> RoundRobinGroupChat:
@@ -441,7 +438,7 @@ MISFITS: list[tuple[Callable[[], Any], Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("saved", "other", "reason"), MISFITS)
-async def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
+async def test_a_state_of_a_different_team_is_refused_and_changes_nothing(
     saved: Callable[[], Any], other: Callable[[], Any], reason: str, memory: PersistentMemory
 ) -> None:
     source, target = saved(), other()
@@ -456,7 +453,7 @@ async def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
     assert await memory.session.load(saved())
 
 
-async def test_another_order_of_those_who_are_selected_is_no_difference(memory: PersistentMemory) -> None:
+async def test_the_order_of_participants_of_a_selector_does_not_matter(memory: PersistentMemory) -> None:
     team = selector(max_turns=1)
     await team.run(task="Begin!")
     await memory.session.save(team)
@@ -466,7 +463,7 @@ async def test_another_order_of_those_who_are_selected_is_no_difference(memory: 
 
 
 async def saved_text(memory: PersistentMemory, change: Callable[[str], str]) -> None:
-    """Save a team, and change what was stored."""
+    """Save a team, and change the stored state."""
     team = round_robin(max_turns=1)
     await team.run(task="Begin!")
     await memory.session.save(team)
@@ -499,7 +496,7 @@ async def test_a_damaged_or_newer_state_is_refused_and_changes_nothing(
     assert said(await team.run())[0].startswith("carl: This is message 4 ")
 
 
-async def test_a_running_team_is_neither_loaded_nor_saved_by_hand(memory: PersistentMemory) -> None:
+async def test_a_running_team_can_neither_be_loaded_nor_saved(memory: PersistentMemory) -> None:
     team = round_robin(max_turns=2)
     await team.run(task="Begin!")
     await memory.session.save(team)
@@ -526,7 +523,7 @@ async def test_ten_megabytes_are_saved_and_loaded_without_stalling_the_loop(tmp_
         ]
         await team.run(task=long)
         saving, stall = await stalls_of(lambda: memory.session.save(team))
-        assert saving < 30  # a second or two where nobody else works
+        assert saving < 30  # a second or two on an idle machine
         assert stall < 2
         assert len(json.dumps(await team.save_state())) > 10_000_000
         again = round_robin(max_turns=1)
@@ -537,7 +534,7 @@ async def test_ten_megabytes_are_saved_and_loaded_without_stalling_the_loop(tmp_
 
 
 async def stalls_of(work: Callable[[], Any]) -> tuple[float, float]:
-    """How long the work took, and for how long at most it held up the loop."""
+    """Return the seconds of the work, and its longest stall of the loop."""
     loop = asyncio.get_running_loop()
     begin, longest = loop.time(), 0.0
     task = asyncio.ensure_future(work())

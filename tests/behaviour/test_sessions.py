@@ -1,4 +1,4 @@
-"""Short-term memory alone: a conversation that is captured, retold to an agent that was not there, listed and deleted."""
+"""`SessionMemory` alone: a conversation is captured, recapped to a new agent, listed and deleted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def fill(memory: SessionMemory, count: int) -> None:
         )
 
 
-async def test_a_session_alone_captures_a_conversation_and_primes_a_fresh_agent_in_a_new_process(
+async def test_a_session_captures_a_conversation_and_recaps_it_to_a_new_agent_in_a_new_process(
     tmp_path: Path,
 ) -> None:
     async with session(EmbeddedStore(tmp_path)) as memory:
@@ -79,7 +79,7 @@ asyncio.run(main())
         ]
 
 
-async def test_what_the_agent_sees_anyway_is_not_retold() -> None:
+async def test_visible_messages_are_not_in_the_recap() -> None:
     memory = session(TemporaryStore())
     client = ReplayChatCompletionClient(["Noted.", "The fourth of May, as you said."])
     agent = AssistantAgent("assistant", client, memory=[memory])
@@ -89,7 +89,7 @@ async def test_what_the_agent_sees_anyway_is_not_retold() -> None:
     assert "It ended with" not in seen_by(client)
 
 
-async def test_what_left_the_window_of_a_buffered_context_is_retold() -> None:
+async def test_messages_outside_a_buffered_context_are_in_the_recap() -> None:
     memory = session(TemporaryStore())
     client = ReplayChatCompletionClient(["Noted."] * 4)
     context = BufferedChatCompletionContext(buffer_size=3)
@@ -99,7 +99,7 @@ async def test_what_left_the_window_of_a_buffered_context_is_retold() -> None:
     assert f"- user: {FIRST}" in seen_by(client)
 
 
-async def test_the_end_and_a_summary_of_what_came_before_stay_within_the_budget() -> None:
+async def test_the_recap_is_the_last_messages_and_a_summary_within_the_budget() -> None:
     memory = session(TemporaryStore(), policy=RecallPolicy(max_tokens=300))
     await fill(memory, 40)
     client = ReplayChatCompletionClient(["Hm."])
@@ -108,7 +108,7 @@ async def test_the_end_and_a_summary_of_what_came_before_stay_within_the_budget(
     assert count_tokens(block) <= 300
     before, _, ending = block.partition("It ended with:")
     assert "The conversation before, in short:" in before
-    assert f"- user: {FIRST}" in before  # the user's own words weigh more than the assistant's
+    assert f"- user: {FIRST}" in before  # the user's messages weigh more than the assistant's
     numbers = [int(line.split()[3]) for line in ending.splitlines() if line.startswith("- assistant: Step")]
     assert numbers == list(range(39 - len(numbers), 39))
     assert len(numbers) >= 3
@@ -118,7 +118,7 @@ async def test_the_end_and_a_summary_of_what_came_before_stay_within_the_budget(
 
 
 @pytest.mark.parametrize("budget", [20, 60, 80, 100, 150, 200])
-async def test_a_story_stays_within_a_budget_that_is_hardly_more_than_its_headings(budget: int) -> None:
+async def test_a_recap_stays_within_a_very_small_budget(budget: int) -> None:
     memory = session(TemporaryStore(), policy=RecallPolicy(max_tokens=budget))
     await fill(memory, 30)
     client = ReplayChatCompletionClient(["Hm."])
@@ -128,7 +128,7 @@ async def test_a_story_stays_within_a_budget_that_is_hardly_more_than_its_headin
     assert bool(blocks) == (budget >= 150)
 
 
-async def test_a_long_message_does_not_push_the_others_out() -> None:
+async def test_a_long_message_does_not_displace_the_others() -> None:
     memory = session(TemporaryStore())
     await memory.append("user", FIRST)
     await memory.append("assistant", "Here is the whole log. " * 1000)
@@ -140,7 +140,7 @@ async def test_a_long_message_does_not_push_the_others_out() -> None:
     assert len(line) < 400
 
 
-async def test_other_sessions_are_not_retold() -> None:
+async def test_other_sessions_are_not_in_the_recap() -> None:
     store = TemporaryStore()
     await session(store, "sunday").append("user", "On Sunday we talked about the garden.")
     memory = session(store)
@@ -149,7 +149,7 @@ async def test_other_sessions_are_not_retold() -> None:
     assert "On Sunday we talked" not in seen_by(client)
 
 
-async def test_what_is_forgotten_is_not_retold() -> None:
+async def test_forgotten_messages_are_not_in_the_recap() -> None:
     store = TemporaryStore()
     memory = session(store)
     await fill(memory, 4)
@@ -161,10 +161,10 @@ async def test_what_is_forgotten_is_not_retold() -> None:
     assert "Step 0 of the preparations" in seen_by(client)
 
 
-# Appending by hand and capture together
+# append() together with capture
 
 
-async def test_what_is_appended_before_the_agent_hears_it_is_there_once() -> None:
+async def test_a_message_appended_before_its_turn_is_stored_once() -> None:
     memory = session(TemporaryStore())
     agent = AssistantAgent("assistant", ReplayChatCompletionClient(["Noted, the fourth of May."]), memory=[memory])
     await memory.append("user", FIRST)
@@ -173,7 +173,7 @@ async def test_what_is_appended_before_the_agent_hears_it_is_there_once() -> Non
     assert [record.source for record in await memory.messages()] == ["user", "assistant"]
 
 
-async def test_what_is_appended_after_the_agent_heard_it_is_there_once() -> None:
+async def test_a_message_appended_after_its_turn_is_stored_once() -> None:
     memory = session(TemporaryStore())
     agent = AssistantAgent("assistant", ReplayChatCompletionClient(["Noted, the fourth of May."]), memory=[memory])
     result = await agent.run(task=FIRST)
@@ -208,7 +208,7 @@ async def test_a_model_summarises_what_came_before_in_the_background_once() -> N
     memory = session(store, summarizer=summarizer)
     await fill(memory, 32)
     await memory.flush()
-    assert len(summarizer.create_calls) == 2  # ten messages each; twelve are too few or the end
+    assert len(summarizer.create_calls) == 2  # ten messages each; twelve are too few, or are the last ones
     first, second = (str(call["messages"][-1].content) for call in summarizer.create_calls)
     assert f"- user: {FIRST}" in first
     assert "Minutes so far: The shop is launched on the fourth of May." in second
@@ -221,7 +221,7 @@ async def test_a_model_summarises_what_came_before_in_the_background_once() -> N
     assert FIRST not in seen_by(client)
 
 
-async def test_a_model_that_fails_leaves_the_sentences_that_were_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_a_models_summary_the_recap_quotes_sentences(caplog: pytest.LogCaptureFixture) -> None:
     memory = session(TemporaryStore(), summarizer=ReplayChatCompletionClient([]))
     await fill(memory, 32)
     client = ReplayChatCompletionClient(["Hm."])
@@ -231,7 +231,7 @@ async def test_a_model_that_fails_leaves_the_sentences_that_were_said(caplog: py
     assert "failed; sentences of the conversation are shown instead" in caplog.text
 
 
-async def test_a_summary_goes_with_the_messages_it_tells_of() -> None:
+async def test_a_summary_is_deleted_with_its_messages() -> None:
     store = TemporaryStore()
     memory = session(store, summarizer=ReplayChatCompletionClient(["The launch is in May."]))
     await fill(memory, 20)
@@ -243,13 +243,13 @@ async def test_a_summary_goes_with_the_messages_it_tells_of() -> None:
     assert "The launch is in May." not in seen_by(client)
 
 
-async def test_what_is_forgotten_while_the_model_writes_does_not_come_back_in_its_summary() -> None:
-    asked, goes_on = asyncio.Event(), asyncio.Event()
+async def test_messages_forgotten_during_summarising_are_not_in_the_summary() -> None:
+    asked, released = asyncio.Event(), asyncio.Event()
 
     class Slow(ReplayChatCompletionClient):
         async def create(self, *arguments: Any, **options: Any) -> CreateResult:
             asked.set()
-            await goes_on.wait()
+            await released.wait()
             return await super().create(*arguments, **options)
 
     store = TemporaryStore()
@@ -259,7 +259,7 @@ async def test_what_is_forgotten_while_the_model_writes_does_not_come_back_in_it
     await asked.wait()
     whole = PersistentMemory("user-42", session="other", store=store, embedding=words())
     await whole.forget(containing="launch of the web shop", everywhere=True)
-    goes_on.set()
+    released.set()
     await flushing
     client = ReplayChatCompletionClient(["Hm."])
     await AssistantAgent("assistant", client, memory=[memory]).run(task="Where were we?")
@@ -271,11 +271,11 @@ async def test_a_flush_does_not_wait_for_a_model_that_hangs_and_the_summary_come
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("autogen_persistent_memory.memories.protocol.CLOSING_SECONDS", 0.05)
-    goes_on = asyncio.Event()
+    released = asyncio.Event()
 
     class Hung(ReplayChatCompletionClient):
         async def create(self, *arguments: Any, **options: Any) -> CreateResult:
-            await goes_on.wait()
+            await released.wait()
             return await super().create(*arguments, **options)
 
     memory = session(TemporaryStore(), summarizer=Hung(["The launch is in May."]))
@@ -283,7 +283,7 @@ async def test_a_flush_does_not_wait_for_a_model_that_hangs_and_the_summary_come
     await asyncio.wait_for(memory.flush(), 10)
     assert "models have not read all of it within 0.05 s" in caplog.text
     assert len(await memory.messages()) == 20
-    goes_on.set()
+    released.set()
     monkeypatch.undo()
     await memory.flush()
     client = ReplayChatCompletionClient(["Hm."])
@@ -291,7 +291,7 @@ async def test_a_flush_does_not_wait_for_a_model_that_hangs_and_the_summary_come
     assert "- The launch is in May." in seen_by(client)
 
 
-async def test_of_a_summary_that_is_too_long_the_beginning_is_told() -> None:
+async def test_a_summary_that_is_too_long_is_cut() -> None:
     minutes = " ".join(f"Anna decided on plan number {number} because the hall is free." for number in range(15))
     memory = session(TemporaryStore(), summarizer=ReplayChatCompletionClient([minutes]))
     await fill(memory, 20)
@@ -322,7 +322,7 @@ def test_a_session_survives_being_dumped_with_its_summarizer() -> None:
 # Listing and deleting
 
 
-async def test_sessions_are_listed_with_what_is_known_of_them(clock: HandClock) -> None:
+async def test_sessions_are_listed_with_their_details(clock: HandClock) -> None:
     store = TemporaryStore()
     memory = PersistentMemory("user-42", session="today", store=store, embedding=words())
     assert await memory.sessions() == []
@@ -342,7 +342,7 @@ async def test_sessions_are_listed_with_what_is_known_of_them(clock: HandClock) 
     assert (silent.name, silent.messages, silent.started_at, silent.resumable) == ("silent", 0, None, True)
 
 
-async def test_a_deleted_session_is_gone_and_what_was_learned_stays() -> None:
+async def test_deleting_a_session_keeps_memories_learned_from_it() -> None:
     store = TemporaryStore()
     memory = PersistentMemory("user-42", session="today", store=store, embedding=words())
     agent = AssistantAgent("assistant", ReplayChatCompletionClient(["Noted."]), memory=[memory])

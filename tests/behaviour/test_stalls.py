@@ -1,4 +1,4 @@
-"""No message, however long and whatever it is made of, stops the event loop."""
+"""No message stalls the event loop, whatever its length and content."""
 
 import asyncio
 import re
@@ -23,7 +23,7 @@ from benchmarks.cost.megabytes import PATHS, TEXTS, Cost, as_message, cost_of
 
 LONGEST_STALL = 0.1
 OTHERS = [path for path in PATHS if path not in ("message", "afterwards")]
-"""Ways into memory of which each text takes one, beside being said in a turn."""
+"""Ways into memory; each text takes one of them, in addition to a turn."""
 CHOSEN = """
     one word, one word with y, base64, one line of words, one word in capitals, words of 65,000 letters, digits,
     hyphens, commas, Chinese, digits and spaces, half a million lines, a million line breaks, mixed line breaks,
@@ -35,8 +35,8 @@ CHOSEN = """
 TABLE = [" ".join(name.split()) for name in re.split(r", (?!000)|,\n", CHOSEN)]
 
 
-async def least(measure: Callable[[int], Awaitable[Cost]]) -> Cost:
-    """What something costs at best in three times: other work on the machine makes it cost more."""
+async def lowest_cost(measure: Callable[[int], Awaitable[Cost]]) -> Cost:
+    """Return the lowest cost of three attempts: other work on the machine raises it."""
     cost = await measure(0)
     for attempt in (1, 2):
         if cost.stall >= LONGEST_STALL:
@@ -68,13 +68,13 @@ async def test_a_megabyte_does_not_stop_the_event_loop(name: str, path: str, sto
             assert redact(text.strip()) in said or name == "whole answers of the tools"
             return Cost(max(cost.stall for cost in (turn, *others)), turn.seconds)
 
-    cost = await least(measure)
+    cost = await lowest_cost(measure)
     assert cost.stall < LONGEST_STALL
     assert cost.seconds < 4  # twice the deadline of a turn
 
 
 @pytest.mark.parametrize("call", ["recall", "remember", "update_context", "clear"])
-async def test_the_event_loop_does_not_wait_for_who_writes(memory: PersistentMemory, call: str) -> None:
+async def test_the_event_loop_does_not_wait_for_writers(memory: PersistentMemory, call: str) -> None:
     await memory.remember("Likes green tea")
     await memory.recall("tea")
     cache = await memory._engine.namespace_data.cache()
@@ -131,7 +131,7 @@ async def test_json_that_is_too_deep_to_be_read_is_captured(memory: PersistentMe
     assert (await memory.session.messages())[0].content == text
 
 
-def test_a_very_long_word_is_found_as_it_is() -> None:
+def test_a_very_long_word_is_found_unstemmed() -> None:
     assert terms("a" * 60 + "ing") == ["a" * 60]
     assert terms("a" * 64 + "ing") == ["a" * 64 + "ing"]
 
@@ -152,7 +152,7 @@ def test_the_pieces_of_a_text_are_the_text(units: list[str], count: int) -> None
 
 
 @given(st.lists(st.sampled_from(["a", "bb", "ab", " ", "\n", "A", "x" * 900]), min_size=1, max_size=60))
-def test_what_is_replaced_piece_by_piece_is_what_is_replaced_at_once(units: list[str]) -> None:
+def test_replacing_piece_by_piece_equals_replacing_the_whole_text(units: list[str]) -> None:
     text = "".join(units) * 40
     for pattern in (re.compile("a+b"), re.compile(r"\bab?\b"), re.compile("(?<=a)(?=b)"), re.compile("b{1,9}$", re.M)):
         assert replaced(pattern, lambda found: f"<{found[0]}>", text) == pattern.sub(r"<\g<0>>", text)

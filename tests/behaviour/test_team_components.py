@@ -1,4 +1,4 @@
-"""A whole team as JSON: out of one process, into another, and it goes on remembering."""
+"""A whole team as JSON, dumped in one process and loaded in another, keeps its memory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MODEL = ModelInfo(vision=False, function_calling=True, json_output=False, struct
 
 
 def call(name: str, **arguments: Any) -> CreateResult:
-    """A model's wish to call a tool."""
+    """Return a model's reply that calls a tool."""
     wish = FunctionCall(id="1", name=name, arguments=json.dumps(arguments))
     return CreateResult(finish_reason="function_calls", content=[wish], usage=RequestUsage(0, 0), cached=False)
 
 
 def a_team(path: Path) -> RoundRobinGroupChat:
-    """Two agents, each with the team's memory and a private one; the first has the tools as well."""
+    """Return two agents, each with the team's memory and a private one; the first has the tools as well."""
     shared = PersistentMemory("team/x", session="talk", store=EmbeddedStore(path))
     scripts = {
         "ann": [
@@ -54,7 +54,7 @@ def a_team(path: Path) -> RoundRobinGroupChat:
 
 
 async def run(dump: str, task: str) -> None:
-    """A fresh process: the team comes from JSON and is asked; what it shows, as JSON."""
+    """Load the team from JSON in a new process, ask it, and print the result as JSON."""
     team = Team.load_component(json.loads(dump))
     result = await team.run(task=task)
     for member in team._participants:  # type: ignore[attr-defined]
@@ -91,10 +91,10 @@ async def in_a_new_process(dump: str, task: str) -> Any:
     return json.loads(out)
 
 
-async def test_a_whole_team_with_memories_and_tools_goes_on_remembering_in_a_new_process(tmp_path: Path) -> None:
+async def test_a_team_loaded_from_json_remembers_in_a_new_process(tmp_path: Path) -> None:
     dump = a_team(tmp_path).dump_component().model_dump_json()
     monday = await in_a_new_process(dump, "My name is Torvald and I prefer oolong tea. When is the release?")
-    assert monday["dump"] == json.loads(dump)  # what was loaded is what was dumped
+    assert monday["dump"] == json.loads(dump)  # the loaded team equals the dumped one
     assert monday["tools"][0].startswith("Memory stored (id: ")
     tuesday = await in_a_new_process(dump, "Which tea do I prefer, and when is the release?")
     assert "The user prefers oolong tea." in tuesday["remembered"]

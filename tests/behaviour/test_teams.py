@@ -1,4 +1,4 @@
-"""Teams that share a memory: who said what is kept, once, and everyone is reminded of what was asked."""
+"""Teams that share a memory: each message is captured once with its speaker, and all agents recall for the question."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from autogen_agentchat.agents import (
 )
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, StopMessage
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_core import FunctionCall
 from autogen_core.models import CreateResult, LLMMessage, ModelFamily, ModelInfo, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from toys import words
+from toys import is_block, words
 
 from autogen_persistent_memory import EmbeddedStore, PersistentMemory, RecallPolicy, TemporaryStore
-from autogen_persistent_memory.conversation.autogen_messages import block_id_of, said_by
 
 TOOLS = ModelInfo(
     vision=False, function_calling=True, json_output=False, family=ModelFamily.UNKNOWN, structured_output=False
@@ -62,7 +62,7 @@ def handoff(to: str, thought: str | None = None) -> CreateResult:
 
 
 Memories = Sequence[PersistentMemory]
-"""One for all agents, or one for each, on the same namespace and session."""
+"""One memory for all agents, or one for each, on the same namespace and session."""
 
 
 def round_robin(memories: Memories) -> Team:
@@ -89,7 +89,7 @@ def swarm(memories: Memories) -> Team:
 
 
 def graph(memories: Memories) -> Team:
-    """One asks two, who answer at the same time, and another joins what they say."""
+    """Return a graph: one agent asks two, who answer at the same time, and another combines their answers."""
     start, one, other, end = (
         agent(name, memory)
         for name, memory in zip(("start", "one", "other", "end"), (*memories, memories[0]), strict=True)
@@ -107,9 +107,10 @@ TEAMS = [round_robin, selected_by_model, selected_by_function, swarm, graph]
 
 
 async def said(stream: AsyncIterable[Any]) -> list[str]:
-    """What is said in a run, in its order."""
-    found = [said_by(item) async for item in stream]
-    return [f"{one.source}: {one.text}" for one in found if one is not None]
+    """Return the messages of a run, in order."""
+    messages = [item async for item in stream if isinstance(item, BaseChatMessage)]
+    silent = HandoffMessage, StopMessage
+    return [f"{message.source}: {message.to_text()}" for message in messages if not isinstance(message, silent)]
 
 
 async def captured(*memories: PersistentMemory) -> list[str]:
@@ -119,24 +120,24 @@ async def captured(*memories: PersistentMemory) -> list[str]:
 
 
 async def seen(member: Any) -> Sequence[LLMMessage]:
-    """What an agent's model saw last."""
+    """Return the last prompt of an agent's model."""
     messages: Sequence[LLMMessage] = member._model_client.create_calls[-1]["messages"]
     return messages
 
 
 async def blocks(member: Any) -> list[str]:
-    return [str(message.content) for message in await seen(member) if block_id_of(message)]
+    return [str(message.content) for message in await seen(member) if is_block(message)]
 
 
 def three(store: TemporaryStore, *, shared: bool) -> list[PersistentMemory]:
-    """One memory three times, or three memories of one session."""
+    """Return one memory three times, or three memories of one session."""
     return [a_memory(store)] * 3 if shared else [a_memory(store) for _ in range(3)]
 
 
 @pytest.mark.parametrize("observed", [False, True], ids=["unobserved", "observed"])
 @pytest.mark.parametrize("shared", [True, False], ids=["one memory", "a memory each"])
 @pytest.mark.parametrize("make_team", TEAMS)
-async def test_whatever_the_team_everything_is_captured_once_in_order_with_its_speaker(
+async def test_every_kind_of_team_is_captured_once_in_order_with_speakers(
     make_team: Callable[[Memories], Team], shared: bool, observed: bool
 ) -> None:
     memories = three(TemporaryStore(), shared=shared)
@@ -149,7 +150,7 @@ async def test_whatever_the_team_everything_is_captured_once_in_order_with_its_s
 
     async def check() -> None:
         found = await captured(*memories)
-        if make_team is graph:  # who speaks at the same time speaks in any order
+        if make_team is graph:  # agents that run at the same time speak in any order
             assert [line for line in found if not line.startswith(("one", "other"))] == [
                 line for line in expected if not line.startswith(("one", "other"))
             ]
@@ -172,7 +173,7 @@ async def test_whatever_the_team_everything_is_captured_once_in_order_with_its_s
         await memory.close()
 
 
-async def test_a_team_resumed_in_a_new_process_goes_on_where_it_was() -> None:
+async def test_a_team_resumed_in_a_new_process_continues() -> None:
     store, state, expected = TemporaryStore(), None, []
     for task in (TASK, NEXT, TASK):
         memories = three(store, shared=False)
@@ -201,7 +202,7 @@ async def test_a_stream_that_lags_behind_its_team_captures_nothing_twice_and_eve
     await memory.close()
 
 
-async def test_an_agent_that_was_silent_for_long_hears_nothing_new_in_what_it_missed() -> None:
+async def test_messages_missed_by_a_silent_agent_are_not_captured_again() -> None:
     memory = a_memory()
     ada = agent("ada", memory, *(f"ada says thing number {number}" for number in range(300)))
     order = iter(["bob", *["ada"] * 150, "bob"])
@@ -216,7 +217,7 @@ async def test_an_agent_that_was_silent_for_long_hears_nothing_new_in_what_it_mi
     await memory.close()
 
 
-async def test_teams_at_once_in_sessions_of_one_namespace_keep_their_conversations_apart() -> None:
+async def test_concurrent_teams_in_sessions_of_one_namespace_stay_separate() -> None:
     store = TemporaryStore()
     memories = [a_memory(store, session=f"run-{number}") for number in range(len(TEAMS))]
     runs = [make_team([memory] * 3).run_stream(task=TASK) for make_team, memory in zip(TEAMS, memories, strict=True)]
@@ -237,7 +238,7 @@ async def reminding(**policy: Any) -> PersistentMemory:
     return memory
 
 
-async def test_in_a_graph_everyone_is_reminded_of_what_the_user_asked() -> None:
+async def test_in_a_graph_every_agent_recalls_for_the_users_question() -> None:
     memory = await reminding()
     start, one, other, end = (agent(name, memory, CHATTER) for name in ("start", "one", "other", "end"))
     builder = DiGraphBuilder().add_node(start).add_node(one).add_node(other).add_node(end)
@@ -251,7 +252,7 @@ async def test_in_a_graph_everyone_is_reminded_of_what_the_user_asked() -> None:
     await memory.close()
 
 
-async def test_who_does_not_hear_the_user_is_reminded_of_what_a_teammate_asks() -> None:
+async def test_an_agent_without_the_users_message_recalls_for_its_teammates_question() -> None:
     memory = await reminding()
     boss = agent("boss", memory, "When is the release of version four planned?")
     clerk = agent("clerk", memory, "I will look it up for all of you")
@@ -267,7 +268,7 @@ async def test_who_does_not_hear_the_user_is_reminded_of_what_a_teammate_asks() 
     await memory.close()
 
 
-async def test_an_agent_added_later_is_reminded_of_what_the_user_and_teammates_said() -> None:
+async def test_an_agent_added_later_recalls_what_the_user_and_teammates_said() -> None:
     memory = a_memory()
     ada = agent("ada", memory, "The harbour crane lifts forty tons at most")
     bob = agent("bob", memory, "The paint of the harbour crane is from Bergen")
@@ -296,7 +297,7 @@ async def test_only_the_users_words_become_facts_and_only_once() -> None:
     await memory.close()
 
 
-async def test_everything_said_in_a_team_within_a_team_is_captured_once() -> None:
+async def test_a_nested_team_is_captured_once() -> None:
     memory = a_memory()
     inner = RoundRobinGroupChat([agent("ada", memory), agent("bob", memory)], max_turns=2, name="inner")
     team = RoundRobinGroupChat([inner, agent("carol", memory)], max_turns=4)
@@ -308,7 +309,7 @@ async def test_everything_said_in_a_team_within_a_team_is_captured_once() -> Non
     await memory.close()
 
 
-async def test_what_a_society_of_mind_says_among_itself_is_captured_once_with_its_speakers() -> None:
+async def test_a_society_of_mind_is_captured_once_with_its_speakers() -> None:
     memory = a_memory()
     inner = RoundRobinGroupChat([agent("ada", memory), agent("bob", memory)], max_turns=2)
     model = ReplayChatCompletionClient(["We all think it works", "We all think it does not"])
@@ -325,7 +326,7 @@ def lines_of(block: str) -> set[str]:
     return {line.rsplit(" (", 1)[0] for line in block.splitlines() if line.startswith("- ")}
 
 
-async def test_private_and_shared_memory_never_show_the_same() -> None:
+async def test_private_and_shared_memory_never_show_the_same_line() -> None:
     store = TemporaryStore()
     mine, team = a_memory(store, "ann"), a_memory(store, "team")
     await mine.remember_many(["Ann keeps a green boat", "The red boat is sold", "The blue boat leaks"])
@@ -339,7 +340,7 @@ async def test_private_and_shared_memory_never_show_the_same() -> None:
         "Tell me of the red boat which is sold",
     ):
         await ada.run(task=task)
-        await ada.model_context.clear()  # so that nothing is visible but the blocks
+        await ada.model_context.clear()  # so that only the blocks are visible
         found = [lines_of(block) for block in await blocks(ada)]
         assert 1 <= len(found) <= 2
         assert len(set.union(*found)) == sum(map(len, found))
@@ -358,7 +359,7 @@ async def test_a_block_that_is_about_to_be_replaced_hides_nothing() -> None:
     ada = agent("ada", [team], "Yes", "No", "Perhaps")
     await ada.run(task="Hello, my dear Ada")
     await ada.run(task="Tell me of the red boat which is sold")
-    ada._memory = [mine, team]  # AutoGen gives no other way to change them
+    ada._memory = [mine, team]  # AutoGen has no other way to change them
     await ada.run(task="Tell me of the red boat and the blue kite which is torn")
     assert [lines_of(block) for block in await blocks(ada)] == [{"- The red boat is sold"}, {"- The blue kite is torn"}]
     await mine.close()
@@ -366,14 +367,14 @@ async def test_a_block_that_is_about_to_be_replaced_hides_nothing() -> None:
 
 
 @pytest.mark.parametrize("namespaces", [20, 1], ids=["a namespace each", "a session each"])
-async def test_twenty_teams_at_once_on_one_store_lose_mix_and_repeat_nothing(
+async def test_twenty_concurrent_teams_on_one_store_lose_mix_and_repeat_nothing(
     namespaces: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, logger="autogen_persistent_memory")
     store = EmbeddedStore(tmp_path / "store")
 
     def remembering(number: int) -> PersistentMemory:
-        # 20 writers wait for one another in Chroma; on a busy machine that may take longer than the default deadline.
+        # 20 writers wait for each other in Chroma; on a busy machine longer than the default deadline.
         patient = RecallPolicy(deadline=20)
         return a_memory(store, f"team/{number % namespaces}", session=f"run-{number}", policy=patient)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from typing import Any
 
@@ -24,10 +25,11 @@ from autogen_persistent_memory import (
     ServerStore,
     SessionMemory,
     TemporaryStore,
+    export_memories,
+    import_memories,
     memory_tools,
 )
 from autogen_persistent_memory.conversation.autogen_messages import without_answers
-from autogen_persistent_memory.core.records import draft
 
 CALLING: ModelInfo = {
     "vision": False,
@@ -85,18 +87,18 @@ async def test_an_agent_remembers_recalls_and_forgets_by_calling_its_tools(memor
     assert await memory.profile.count() == 0
 
 
-def test_the_model_must_give_only_the_content_or_the_query(memory: PersistentMemory) -> None:
+def test_only_content_and_query_are_required_of_the_model(memory: PersistentMemory) -> None:
     schemas = {tool.name: tool.schema for tool in memory_tools(memory)}
     required = {name: schema.get("parameters", {}).get("required") for name, schema in schemas.items()}
     assert required == {"remember": ["content"], "recall": ["query"], "forget": ["id"]}
     assert all(schema.get("description", "").endswith(".") for schema in schemas.values())
     for schema in schemas.values():
         for argument in schema.get("parameters", {})["properties"].values():
-            assert argument["type"]  # no unions, which some models' interfaces refuse
+            assert argument["type"]  # no unions, which some model APIs refuse
             assert argument["description"]
 
 
-async def test_what_the_developer_pins_is_hidden_from_the_model_and_holds(memory: PersistentMemory) -> None:
+async def test_pinned_arguments_are_hidden_from_the_model_and_enforced(memory: PersistentMemory) -> None:
     await memory.remember("The review of the parser found three bugs", tags=["other"])
     tools = by_name(memory_tools(memory, kind="lesson", tags=["review"], limit=1))
     properties = {name: set(tool.schema.get("parameters", {})["properties"]) for name, tool in tools.items()}
@@ -113,7 +115,7 @@ async def test_what_the_developer_pins_is_hidden_from_the_model_and_holds(memory
     assert await memory.record(foreign.id) is not None
 
 
-async def test_a_pinned_kind_holds_where_the_rules_know_another(memory: PersistentMemory) -> None:
+async def test_a_pinned_kind_wins_over_the_kind_of_the_rules(memory: PersistentMemory) -> None:
     tools = by_name(memory_tools(memory, kind="fact"))
     await run(tools["remember"], content="The user prefers tea")
     (record,) = await memory.profile.records()
@@ -121,7 +123,7 @@ async def test_a_pinned_kind_holds_where_the_rules_know_another(memory: Persiste
     assert record.id in await run(tools["recall"], query="Which does the user prefer, tea or coffee?")
 
 
-async def test_what_is_known_under_another_kind_than_the_pinned_one_stays_that_and_the_model_is_told(
+async def test_a_memory_of_another_kind_than_the_pinned_one_stays_and_the_model_is_informed(
     memory: PersistentMemory,
 ) -> None:
     preference = await memory.remember("The user prefers tea", kind="preference")
@@ -139,7 +141,7 @@ async def test_what_is_known_under_another_kind_than_the_pinned_one_stays_that_a
     assert "no memory with the id" in await run(tools["forget"], id=preference.id)
 
 
-def test_only_the_tools_that_are_allowed_are_given(memory: PersistentMemory) -> None:
+def test_only_allowed_tools_are_created(memory: PersistentMemory) -> None:
     assert [tool.name for tool in memory_tools(memory, allow=["recall"])] == ["recall"]
     assert [tool.name for tool in memory_tools(memory.profile, allow=("forget", "recall", "forget"))] == [
         "forget",
@@ -158,7 +160,7 @@ def test_only_the_tools_that_are_allowed_are_given(memory: PersistentMemory) -> 
         ({"limit": 0}, "limit"),
     ],
 )
-def test_bad_arguments_of_the_developer_are_refused(
+def test_invalid_arguments_of_the_developer_are_refused(
     memory: PersistentMemory, arguments: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
@@ -184,14 +186,14 @@ def test_a_session_alone_has_no_tools() -> None:
         ("forget", {"id": " "}, "id is empty"),
     ],
 )
-async def test_bad_arguments_of_the_model_come_back_as_a_sentence(
+async def test_invalid_arguments_of_the_model_are_answered_with_a_sentence(
     memory: PersistentMemory, name: str, arguments: dict[str, Any], answer: str
 ) -> None:
     assert answer in await run(by_name(memory_tools(memory))[name], **arguments)
     assert await memory.count() == 0
 
 
-async def test_what_models_write_instead_of_lists_and_defaults_is_understood(memory: PersistentMemory) -> None:
+async def test_models_substitutes_for_lists_and_defaults_are_accepted(memory: PersistentMemory) -> None:
     tools = by_name(memory_tools(memory))
     await run(tools["remember"], content="Standup is at nine", kind=" Temporary", tags="team, time", importance=5)
     (record,) = await memory.profile.records()
@@ -200,13 +202,13 @@ async def test_what_models_write_instead_of_lists_and_defaults_is_understood(mem
 
 
 @pytest.mark.parametrize("copied", ["(id: {})", "id: {}", " {}\n"])
-async def test_an_id_is_understood_as_recall_shows_it(memory: PersistentMemory, copied: str) -> None:
+async def test_forget_accepts_an_id_as_recall_shows_it(memory: PersistentMemory, copied: str) -> None:
     record = await memory.remember("The deployment runs on Fridays")
     answer = await run(by_name(memory_tools(memory))["forget"], id=copied.format(record.id))
     assert answer == f"Memory forgotten (id: {record.id})"
 
 
-async def test_a_forgetful_model_cannot_reach_another_namespace() -> None:
+async def test_the_forget_tool_cannot_reach_another_namespace() -> None:
     store = TemporaryStore()
     mine, theirs = (PersistentMemory(name, store=store, embedding=words()) for name in ("mine", "theirs"))
     record = await theirs.remember("Their own secret")
@@ -242,7 +244,7 @@ async def test_a_cancelled_call_is_cancelled(memory: PersistentMemory) -> None:
 # Together with automatic memory
 
 
-async def test_what_was_captured_is_not_stored_again_by_the_tool(memory: PersistentMemory) -> None:
+async def test_the_tool_does_not_store_captured_facts_again(memory: PersistentMemory) -> None:
     agent = AssistantAgent(
         "assistant",
         model(call("remember", content="User's name is Sarah"), call("remember", content="Sarah prefers TypeScript.")),
@@ -282,7 +284,7 @@ async def test_what_was_captured_is_not_stored_again_by_the_tool(memory: Persist
         ),
     ],
 )
-async def test_a_note_takes_the_place_of_what_it_changes_and_loses_nothing(
+async def test_a_note_supersedes_what_it_changes_and_loses_nothing(
     memory: PersistentMemory, before: str, note: str, current: list[str]
 ) -> None:
     await memory.extract(before)
@@ -290,15 +292,15 @@ async def test_a_note_takes_the_place_of_what_it_changes_and_loses_nothing(
     assert sorted(record.content for record in await memory.profile.records()) == sorted(current)
 
 
-async def test_tags_of_a_note_that_is_known_are_kept(memory: PersistentMemory) -> None:
+async def test_tags_of_a_restated_note_are_kept(memory: PersistentMemory) -> None:
     await memory.extract("My name is Sarah")
     await run(by_name(memory_tools(memory))["remember"], content="The user's name is Sarah", tags=["vip"])
     (record,) = await memory.profile.records()
     assert "vip" in record.tags
 
 
-async def test_what_the_tools_answer_is_never_captured() -> None:
-    """AutoGen passes a tool's result on to the team as what the agent says."""
+async def test_results_of_the_tools_are_never_captured() -> None:
+    """AutoGen sends a tool's result to the team as the agent's message."""
     memory = PersistentMemory("team", session="today", store=TemporaryStore(), embedding=words())
     await memory.remember("The deployment runs on Fridays", source="application")
     caller = AssistantAgent(
@@ -324,7 +326,7 @@ async def test_what_the_tools_answer_is_never_captured() -> None:
         call("forget", id="one\ntwo"),
     ],
 )
-async def test_what_the_tools_refuse_is_never_captured(refused: CreateResult) -> None:
+async def test_refusals_of_the_tools_are_never_captured(refused: CreateResult) -> None:
     memory = PersistentMemory("team", session="today", store=TemporaryStore(), embedding=words())
     agent = AssistantAgent("assistant", model(refused, "So be it."), tools=memory_tools(memory), memory=[memory])
     async for _ in memory.observe(agent.run_stream(task="Forget the deployment of the web shop")):
@@ -338,7 +340,7 @@ async def test_what_the_tools_refuse_is_never_captured(refused: CreateResult) ->
     ]
 
 
-async def test_what_a_tool_recalled_is_not_injected_again(memory: PersistentMemory) -> None:
+async def test_memories_recalled_by_a_tool_are_not_injected_again(memory: PersistentMemory) -> None:
     await memory.remember("The deployment runs on Fridays")
     client = model(call("recall", query="When is the deployment?"), "On Fridays.", "As I said.")
     agent = AssistantAgent("assistant", client, tools=memory_tools(memory), memory=[memory], reflect_on_tool_use=True)
@@ -383,10 +385,16 @@ async def test_tools_survive_being_dumped_and_loaded() -> None:
     assert {item.tags for item in await memory.records()} == {("ops",)}
 
 
-async def test_forget_takes_the_beginning_of_an_id(memory: PersistentMemory) -> None:
+async def test_forget_accepts_an_id_prefix(memory: PersistentMemory, memory_store: TemporaryStore) -> None:
     ids = ["abcdef01" + "0" * 24, "abcdef02" + "0" * 24, "12345678" + "0" * 24]
-    drafts = [draft(f"The user owns item{number}", id=id) for number, id in enumerate(ids)]
-    await memory._engine.remember("profile", drafts)
+    source, export = TemporaryStore(), io.StringIO()
+    async with PersistentMemory(memory.namespace, store=source, embedding=words()) as other:
+        records = await other.remember_many([f"The user owns item{number}" for number in range(len(ids))])
+        await export_memories(source, export, progress=False)
+    lines = export.getvalue()
+    for record, id in zip(records, ids, strict=True):
+        lines = lines.replace(record.id, id)
+    await import_memories(memory_store, io.StringIO(lines), embedding=words(), progress=False)
     (forget,) = memory_tools(memory, ["forget"])
     assert isinstance(forget, BaseTool)
     assert "2 memories begin with abcdef" in await run(forget, id="abcdef")
@@ -399,7 +407,7 @@ async def test_forget_takes_the_beginning_of_an_id(memory: PersistentMemory) -> 
     assert await memory.count() == 0
 
 
-async def test_the_beginning_of_an_id_means_only_what_the_tools_may_touch(memory: PersistentMemory) -> None:
+async def test_an_id_prefix_matches_only_memories_the_tools_may_change(memory: PersistentMemory) -> None:
     record = await memory.remember("The build takes an hour", tags=["other"])
     old = await memory.remember("Lives in Berlin", key="home", tags=["mine"])
     await memory.remember("Lives in Lisbon", key="home", tags=["mine"])

@@ -1,4 +1,4 @@
-"""What version 0.1 wrote, and what was written before some field existed: `tests/data/0.1` is read as it lies there."""
+"""Data of version 0.1 (`tests/data/0.1`), and data written before a field existed, are read."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_an_export_written_before_a_field_existed_is_imported_with_its_def
 
 @pytest.fixture
 def waiting(tmp_path: Path, chroma_server: tuple[str, int], namespace: str) -> Path:
-    """The folder in which what version 0.1 heard waits for the server."""
+    """Return an outbox with messages that version 0.1 queued for a server."""
     host, port = chroma_server
     box = outbox_of(str(tmp_path / "outbox"), (host, str(port), "default_tenant", "default_database", namespace))
     assert box is not None
@@ -80,7 +80,7 @@ def waiting(tmp_path: Path, chroma_server: tuple[str, int], namespace: str) -> P
     return box.folder
 
 
-async def test_what_waited_before_a_field_existed_is_delivered(
+async def test_an_outbox_file_written_before_a_field_existed_is_delivered(
     waiting: Path, chroma_server: tuple[str, int], namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = ServerStore(*chroma_server, outbox=waiting.parent)

@@ -1,4 +1,4 @@
-"""Memory that writes itself: what is told becomes a memory, what is over ends, what is secret is not stored."""
+"""Automatic memory: statements become memories, ended facts end, secrets are not stored."""
 
 import asyncio
 import signal
@@ -27,7 +27,7 @@ from autogen_persistent_memory.extraction.extractor import Extractor, Fact, Mess
 
 
 async def tell(memory: PersistentMemory, *sentences: str) -> None:
-    """Say something to a new agent each, so that nothing but memory can know it later."""
+    """Tell each text to a new agent, so that only memory can know it later."""
     for sentence in sentences:
         client = ReplayChatCompletionClient(["Thank you for telling me that."])
         await AssistantAgent("assistant", model_client=client, memory=[memory]).run(task=sentence)
@@ -37,7 +37,7 @@ async def facts(memory: PersistentMemory) -> set[str]:
     return {record.content for record in await memory.profile.records()}
 
 
-async def test_what_is_told_is_known_in_the_same_turn_and_not_repeated_beside_the_message(
+async def test_a_fact_is_known_in_the_same_turn_and_not_shown_beside_its_message(
     memory: PersistentMemory,
 ) -> None:
     context = UnboundedChatCompletionContext([UserMessage(content="I prefer TypeScript.", source="user")])
@@ -46,14 +46,14 @@ async def test_what_is_told_is_known_in_the_same_turn_and_not_repeated_beside_th
     assert (record.content, record.origin, record.source) == ("The user prefers TypeScript.", "extractor", "user")
 
 
-async def test_told_again_is_stronger_and_still_one_memory(memory: PersistentMemory) -> None:
+async def test_a_repeated_fact_is_reinforced_and_stays_one_memory(memory: PersistentMemory) -> None:
     await tell(memory, "I prefer TypeScript.", "By the way, I prefer TypeScript.", "I prefer TypeScript.")
     (record,) = await memory.profile.records()
     assert record.content == "The user prefers TypeScript."
     assert record.uses >= 2
 
 
-async def test_what_changed_is_history(memory: PersistentMemory) -> None:
+async def test_a_changed_fact_becomes_history(memory: PersistentMemory) -> None:
     await tell(memory, "I live in Berlin.", "I moved to Lisbon.")
     assert await facts(memory) == {"The user moved to Lisbon."}
     assert [record.content for record in await memory.history("user/home")] == [
@@ -64,27 +64,27 @@ async def test_what_changed_is_history(memory: PersistentMemory) -> None:
     assert "Berlin" in (await memory.recall("home", at=old.created_at + timedelta(microseconds=1))).text
 
 
-async def test_what_is_over_ends_without_a_successor(memory: PersistentMemory) -> None:
+async def test_a_fact_can_end_without_a_successor(memory: PersistentMemory) -> None:
     await tell(memory, "I work at Acme.", "I am allergic to nuts.", "I no longer work at Acme.")
     assert await facts(memory) == {"The user no longer works at Acme.", "The user is allergic to nuts."}
     (ended,) = [record for record in await memory.profile.records(include_history=True) if record.superseded_by]
     assert ended.content == "The user works at Acme."
 
 
-async def test_what_can_be_many_is_not_overwritten(memory: PersistentMemory) -> None:
+async def test_facts_that_can_be_several_are_not_overwritten(memory: PersistentMemory) -> None:
     told = ["I am allergic to nuts.", "I am allergic to pollen.", "I have a dog named Rex.", "I have a cat named Tom."]
     await tell(memory, *told)
     assert len(await facts(memory)) == 4
 
 
-async def test_a_message_that_told_what_is_over_is_not_shown(memory: PersistentMemory) -> None:
+async def test_the_message_of_an_ended_fact_is_not_shown(memory: PersistentMemory) -> None:
     await tell(memory, "I live in Berlin with my books.", "I moved to Lisbon.")
     assert "Berlin" not in await memory.context("Where do I live with my books, in Berlin?")
     assert "Berlin" not in (await memory.recall("Where do I live with my books, in Berlin?")).text
     assert "I live in Berlin with my books." in [record.content for record in await memory.session.messages()]
 
 
-async def test_forgetting_everywhere_takes_the_messages_with_it(memory: PersistentMemory) -> None:
+async def test_forget_everywhere_deletes_the_messages(memory: PersistentMemory) -> None:
     await tell(memory, "I live in Berlin.", "I moved to Lisbon.", "I have a cat named Tom.")
     assert await memory.forget(key="user/home", everywhere=True) == 4
     await memory.flush()
@@ -93,7 +93,7 @@ async def test_forgetting_everywhere_takes_the_messages_with_it(memory: Persiste
     assert any("Tom" in content for content in everything)
 
 
-async def test_a_forgotten_fact_does_not_come_back_by_its_message(memory: PersistentMemory) -> None:
+async def test_a_forgotten_fact_is_not_extracted_again_from_its_message(memory: PersistentMemory) -> None:
     await tell(memory, "I have a cat named Tom.")
     assert await memory.forget(kinds=["fact"]) == 1
     assert "Tom" not in await memory.context("What is the name of my cat, Tom?")
@@ -116,13 +116,13 @@ async def test_secrets_are_redacted_before_anything_is_stored(memory: Persistent
     assert not any(word in content for content in stored for word in ("hunter2", "abcdefgh", "4111"))
 
 
-async def test_secrets_are_kept_where_redaction_is_off() -> None:
+async def test_secrets_are_kept_if_redaction_is_disabled() -> None:
     policy = RecallPolicy(redact=False)
     async with PersistentMemory("ann", store=TemporaryStore(), embedding=words(), policy=policy) as memory:
         assert (await memory.remember(SECRETS[0])).content == SECRETS[0]
 
 
-async def test_a_namespace_keeps_so_many_messages_and_all_facts() -> None:
+async def test_a_namespace_evicts_old_messages_but_no_facts() -> None:
     policy = RecallPolicy(max_interactions=5)
     async with PersistentMemory("ann", session="s", store=TemporaryStore(), embedding=words(), policy=policy) as memory:
         await tell(memory, *(f"I have a cat named Tom{number}, and it is very sweet." for number in range(6)))
@@ -131,7 +131,7 @@ async def test_a_namespace_keeps_so_many_messages_and_all_facts() -> None:
         assert len(await facts(memory)) == 6
 
 
-async def test_messages_can_have_a_lifetime() -> None:
+async def test_messages_can_have_a_ttl() -> None:
     policy = RecallPolicy(lifetimes={"interaction": timedelta(days=30)})
     async with PersistentMemory("ann", session="s", store=TemporaryStore(), embedding=words(), policy=policy) as memory:
         await tell(memory, "I have a cat named Tom, and it is very sweet.")
@@ -142,7 +142,7 @@ async def test_messages_can_have_a_lifetime() -> None:
         assert fact.expires_at is None
 
 
-async def test_an_assistants_words_are_no_facts_of_the_user(memory: PersistentMemory) -> None:
+async def test_no_facts_about_the_user_are_extracted_from_the_assistant(memory: PersistentMemory) -> None:
     client = ReplayChatCompletionClient(["I live in the cloud and I prefer Rust. My name is Bot."])
     agent = AssistantAgent("assistant", model_client=client, memory=[memory])
     await agent.run(task="Who are you?")
@@ -161,7 +161,7 @@ async def test_without_an_extractor_messages_are_still_captured() -> None:
 
 
 class Collector(Extractor):
-    """Takes down what it is given, and finds a fact in every message that tells one."""
+    """An extractor that records its messages, and finds a fact in every message that tells one."""
 
     every = 4
 
@@ -187,7 +187,7 @@ def studying(store: TemporaryStore | EmbeddedStore, collector: Collector, sessio
     return PersistentMemory("ann", session=session, store=store, embedding=words(), extractor=collector)
 
 
-async def test_a_model_is_asked_in_the_background_for_some_messages_at_a_time_and_for_the_rest() -> None:
+async def test_the_model_reads_messages_in_background_batches_and_the_rest_at_flush() -> None:
     collector = Collector()
     async with studying(TemporaryStore(), collector) as memory:
         await tell(memory, *(f"this is the story number {number}" for number in range(5)))
@@ -196,7 +196,7 @@ async def test_a_model_is_asked_in_the_background_for_some_messages_at_a_time_an
         assert len(await facts(memory)) == 5
 
 
-async def test_what_a_model_failed_to_read_is_read_later(caplog: pytest.LogCaptureFixture) -> None:
+async def test_messages_a_model_failed_to_read_are_retried(caplog: pytest.LogCaptureFixture) -> None:
     collector = Collector()
     collector.failures = 1
     async with studying(TemporaryStore(), collector) as memory:
@@ -209,11 +209,11 @@ async def test_what_a_model_failed_to_read_is_read_later(caplog: pytest.LogCaptu
 async def test_a_flush_does_not_wait_for_a_model_that_hangs_and_its_facts_come_later(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    goes_on = asyncio.Event()
+    released = asyncio.Event()
 
     class Hung(Collector):
         async def extract_later(self, messages: Sequence[Message], known: Sequence[MemoryRecord]) -> list[Fact]:
-            await goes_on.wait()
+            await released.wait()
             return await super().extract_later(messages, known)
 
     collector = Hung()
@@ -224,7 +224,7 @@ async def test_a_flush_does_not_wait_for_a_model_that_hangs_and_its_facts_come_l
         assert "models have not read all of it within 0.05 s" in caplog.text
         assert len(await memory.session.messages()) == 10
         monkeypatch.undo()
-        goes_on.set()
+        released.set()
         await memory.flush()
         assert [len(batch) for batch in collector.batches] == [4, 4, 2]
         assert len(await facts(memory)) == 5
@@ -245,7 +245,7 @@ asyncio.run(main())
 """
 
 
-async def test_killed_between_capture_and_extraction_nothing_is_lost_and_nothing_read_twice(tmp_path: Path) -> None:
+async def test_a_kill_between_capture_and_extraction_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
     code = KILLED.format(tests=str(Path(__file__).parents[1]), path=str(tmp_path / "store"))
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
     assert await killed.wait() == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""`autogen-memory`: what it prints, what it changes, and what it tells the shell."""
+"""`autogen-memory`: its output, its changes and its exit codes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def refused(code: int, *arguments: str, input: str | bytes | None = None) -> str
     return " ".join(re.sub("[│╭╮╰╯─]", "", result.stderr).split())
 
 
-def test_looking_and_forgetting_need_no_embedding(stocked: dict[str, MemoryRecord], tmp_path: Path) -> None:
+def test_reading_and_forgetting_need_no_embedding(stocked: dict[str, MemoryRecord], tmp_path: Path) -> None:
     done("namespaces")
     done("list", "-n", "ann")
     done("show", stocked["tea"].id, "-n", "ann")
@@ -156,7 +156,7 @@ def listed(*arguments: str) -> list[object]:
 
 
 def all_listed() -> list[object]:
-    """Everything in the store, messages and history included."""
+    """Return everything in the store, including messages and history."""
     return [*listed("--history"), *listed("--history", "--messages")]
 
 
@@ -182,7 +182,7 @@ def test_memories_are_listed_newest_first_and_filtered(stocked: dict[str, Memory
     assert stocked["lisbon"].id[:8] in table
 
 
-def test_search_tells_the_parts_of_each_score(stocked: dict[str, MemoryRecord]) -> None:
+def test_search_prints_the_parts_of_each_score(stocked: dict[str, MemoryRecord]) -> None:
     first, *_ = objects("search", "Who prefers tea?", "-n", "ann", *TOY)
     record = first.pop("record")
     assert isinstance(record, dict)
@@ -206,14 +206,14 @@ def test_search_tells_the_parts_of_each_score(stocked: dict[str, MemoryRecord]) 
     assert len(objects("search", "tea", "-n", "ann", "--min-score", "0.3", *TOY)) < 4
 
 
-def test_search_goes_back_in_time(stocked: dict[str, MemoryRecord]) -> None:
+def test_search_at_a_time_in_the_past(stocked: dict[str, MemoryRecord]) -> None:
     then = (stocked["lisbon"].created_at - timedelta(microseconds=1)).isoformat()
     (hit,) = objects("search", "Where?", "-n", "ann", "--tag", "where", "--at", then, *TOY)
     assert hit["record"]["content"] == "Lives in Berlin"  # type: ignore[index]
     assert "Nothing in 'ann' matches" in refused(3, "search", "Where?", "-n", "ann", "--at", "2w", *TOY)
 
 
-def test_show_and_history_take_the_beginning_of_an_id(stocked: dict[str, MemoryRecord]) -> None:
+def test_show_and_history_accept_an_id_prefix(stocked: dict[str, MemoryRecord]) -> None:
     (shown,) = objects("show", stocked["berlin"].id[:8], "-n", "ann")
     assert (shown["content"], shown["superseded_by"]) == ("Lives in Berlin", stocked["lisbon"].id)
     assert shown["created_at"] == stocked["berlin"].created_at.isoformat()
@@ -224,7 +224,7 @@ def test_show_and_history_take_the_beginning_of_an_id(stocked: dict[str, MemoryR
     assert "has no memory" in refused(3, "history", "nothing", "-n", "ann")
 
 
-def test_the_beginning_of_several_ids_means_none(path: Path) -> None:
+def test_an_ambiguous_id_prefix_is_a_usage_error(path: Path) -> None:
     from autogen_persistent_memory.core.records import draft
 
     async def store() -> None:
@@ -237,7 +237,7 @@ def test_the_beginning_of_several_ids_means_none(path: Path) -> None:
     assert objects("show", "abcd-1", "-n", "ann")[0]["content"] == "Has a cat"
 
 
-def test_sessions_values_and_stats_tell_what_there_is(stocked: dict[str, MemoryRecord], path: Path) -> None:
+def test_sessions_values_and_stats_list_the_contents(stocked: dict[str, MemoryRecord], path: Path) -> None:
     (session,) = objects("sessions", "-n", "ann")
     assert (session["name"], session["speakers"], session["messages"]) == ("monday", ["ann", "assistant"], 2)
     assert objects("values", "-n", "ann") == [{"key": "theme", "value": {"dark": True}}]
@@ -261,7 +261,7 @@ def test_sessions_values_and_stats_tell_what_there_is(stocked: dict[str, MemoryR
     assert [row["namespace"] for row in objects("stats", "-n", "bob")[0]["namespaces"]] == ["bob"]  # type: ignore[attr-defined]
 
 
-def test_stored_text_is_shown_and_not_obeyed(path: Path) -> None:
+def test_markup_and_escape_sequences_in_stored_text_are_not_interpreted(path: Path) -> None:
     nasty = "[bold red]x[/] :smile: \x1b[31mred\x1b]0;title\x07 \x9b2J \u202egnp.exe\nnext line"
     done("add", nasty, "-n", "ann", *TOY)
     (record,) = objects("list", "-n", "ann")
@@ -276,7 +276,7 @@ def test_stored_text_is_shown_and_not_obeyed(path: Path) -> None:
     assert "\x1b" not in refused(3, "show", "\x1b[31m", "-n", "ann")
 
 
-def test_long_texts_are_cut_in_tables_alone(path: Path) -> None:
+def test_long_texts_are_cut_only_in_tables(path: Path) -> None:
     done("add", "word " * 500, "-n", "ann", *TOY)
     assert max(map(len, done("list", "-n", "ann").splitlines())) < 300
     (record,) = objects("list", "-n", "ann")
@@ -284,12 +284,12 @@ def test_long_texts_are_cut_in_tables_alone(path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["plain", "zwj 👩‍👩‍👧", "tab\tand\nline"])
-def test_what_is_harmless_is_printed_as_it_is(text: str) -> None:
+def test_harmless_text_is_printed_unchanged(text: str) -> None:
     assert printable(text) == text
     assert json.loads(to_json({"text": text})) == {"text": text}
 
 
-def test_everything_about_a_memory_can_be_said_when_it_is_added(path: Path) -> None:
+def test_add_sets_every_field_of_a_memory(path: Path) -> None:
     (record,) = objects(
         *(
             "add",
@@ -317,7 +317,7 @@ def test_everything_about_a_memory_can_be_said_when_it_is_added(path: Path) -> N
     assert (pinned["pinned"], pinned["expires_at"]) == (True, None)
 
 
-def test_every_line_of_stdin_is_a_memory(path: Path) -> None:
+def test_add_stores_every_line_of_stdin(path: Path) -> None:
     done("add", "-", "-n", "ann", *TOY, input="\ufeffHas two cats\n\n  Trinkt gern Grüntee \r\n")
     assert sorted(map(str, listed())) == ["Has two cats", "Trinkt gern Grüntee"]
     assert "UTF-8" in refused(2, "add", "-", "-n", "ann", *TOY, input=b"\xff\xfe")
@@ -326,7 +326,7 @@ def test_every_line_of_stdin_is_a_memory(path: Path) -> None:
     assert len(listed()) == 2
 
 
-def test_a_memory_is_edited_in_its_place(stocked: dict[str, MemoryRecord]) -> None:
+def test_edit_changes_a_memory_in_place(stocked: dict[str, MemoryRecord]) -> None:
     id = stocked["tea"].id
     (record,) = objects("edit", id[:8], "-n", "ann", "--content", "Prefers black tea", "--pinned", *TOY)
     assert (record["id"], record["content"], record["pinned"]) == (id, "Prefers black tea", True)
@@ -341,12 +341,12 @@ def test_a_memory_is_edited_in_its_place(stocked: dict[str, MemoryRecord]) -> No
 
 
 def forgotten(*selectors: str) -> object:
-    """How many memories of Ann were forgotten."""
+    """Return how many memories of Ann were forgotten."""
     (told,) = objects("forget", "-n", "ann", *selectors, "--yes")
     return told["forgotten"]
 
 
-def test_forgetting_takes_what_is_meant_and_nothing_else(stocked: dict[str, MemoryRecord]) -> None:
+def test_forget_deletes_only_the_selected_memories(stocked: dict[str, MemoryRecord]) -> None:
     nothing = {"history": 0, "messages": 0, "states": [], "summaries": [], "values": [], "unclear": []}
     reached = {"states": [], "summaries": []}
     assert objects("forget", "-n", "ann", "--tag", "hot", "--yes") == [{"forgotten": 1, **reached, "left": nothing}]
@@ -354,13 +354,13 @@ def test_forgetting_takes_what_is_meant_and_nothing_else(stocked: dict[str, Memo
     assert len(all_listed()) == 2
     assert forgotten("--containing", "HARBOUR", "--session", "monday") == 1
     assert "no such memories" in refused(3, "forget", "-n", "ann", "--before", "2w", "--kind", "interaction", "--yes")
-    assert "needs a selector" in refused(2, "forget", "-n", "ann", "--yes")
+    assert "Say what to forget" in refused(2, "forget", "-n", "ann", "--yes")
     assert "leave out" in refused(2, "forget", "-n", "ann", "--all", "--tag", "hot", "--yes")
     assert done("forget", "-n", "ann", "--all", "--yes") == "Forgotten: all.\n"
     assert [row["namespace"] for row in objects("namespaces")] == ["bob"]
 
 
-def test_forgetting_tells_of_messages_and_saved_states_that_it_does_not_touch(
+def test_forget_names_messages_and_saved_states_that_it_does_not_delete(
     stocked: dict[str, MemoryRecord], path: Path
 ) -> None:
     async def talk() -> None:
@@ -373,8 +373,8 @@ def test_forgetting_tells_of_messages_and_saved_states_that_it_does_not_touch(
 
     asyncio.run(talk())
     left = (
-        "Not touched, but telling it: 2 captured messages, 1 saved state; --everywhere reaches them. "
-        "Values that tell it stay as they are: walk."
+        "Not deleted, but containing it: 2 captured messages, 1 saved state; --everywhere includes them. "
+        "Values that contain it are kept: walk."
     )
     by_text = ("forget", "-n", "ann", "--containing", "Lighthouse")
     assert done(*by_text, "--dry-run") == f"Would forget: 1.\n{left}\n"
@@ -382,22 +382,22 @@ def test_forgetting_tells_of_messages_and_saved_states_that_it_does_not_touch(
     assert refused(3, *by_text, "--yes") == f"Error: 'ann' has no such memories. Nothing was deleted. {left}"
     (told,) = objects(*by_text, "--everywhere", "--dry-run")
     assert (told["would_forget"], told["states"]) == (2, ["friday"])
-    assert "2 memories of 'ann', and what 1 state of saved conversations tell of it" in refused(
+    assert "2 memories of 'ann', and its mentions in 1 state of saved conversations" in refused(
         2, *by_text, "--everywhere"
     )
     assert done(*by_text, "--everywhere", "--yes") == (
-        "Forgotten: 2.\nOf saved conversations that told it: 1 state.\nValues that tell it stay as they are: walk.\n"
-        "Not reached: exports, snapshots and backups, and agents that are running.\n"
+        "Forgotten: 2.\nSaved conversations that mention it: 1 state.\nValues that contain it are kept: walk.\n"
+        "Not included: exports, snapshots, backups, and agents that are running.\n"
     )
     assert "lighthouse" not in done("list", "-n", "ann", "--history").casefold()
     assert "--everywhere" not in refused(3, *by_text, "--yes")
 
 
-def test_a_text_is_listed_in_upper_or_lower_case(stocked: dict[str, MemoryRecord]) -> None:
+def test_list_containing_ignores_case(stocked: dict[str, MemoryRecord]) -> None:
     assert listed("--containing", "LISBON") == ["Lives in Lisbon"]
 
 
-def test_a_dry_run_only_tells_what_would_be_forgotten(stocked: dict[str, MemoryRecord]) -> None:
+def test_a_dry_run_of_forget_only_counts(stocked: dict[str, MemoryRecord]) -> None:
     assert objects("forget", "-n", "ann", "--key", "home", "--everywhere", "--dry-run")[0]["would_forget"] == 2
     assert done("forget", "-n", "ann", "--tag", "hot", "--dry-run") == "Would forget: 1.\n"
     assert "leave out --dry-run" in refused(2, "forget", "-n", "ann", "--all", "--dry-run")
@@ -405,7 +405,7 @@ def test_a_dry_run_only_tells_what_would_be_forgotten(stocked: dict[str, MemoryR
     assert len(all_listed()) == 5
 
 
-def test_a_conversation_is_deleted_with_its_state_and_what_was_learned_stays(
+def test_deleting_a_session_deletes_its_state_and_keeps_memories_learned_from_it(
     stocked: dict[str, MemoryRecord], path: Path
 ) -> None:
     async def save(session: str) -> None:
@@ -447,7 +447,7 @@ def test_a_conversation_is_deleted_with_its_state_and_what_was_learned_stays(
         "doctor --repair",
     ],
 )
-def test_what_destroys_is_not_done_unasked(stocked: dict[str, MemoryRecord], command: str) -> None:
+def test_destructive_commands_need_confirmation(stocked: dict[str, MemoryRecord], command: str) -> None:
     assert "--yes" in refused(2, *command.split(), input="y\n")
     assert len(all_listed()) == 5
 
@@ -469,7 +469,7 @@ def test_a_store_is_exported_and_imported_through_a_pipe(
     assert "cannot be read" in refused(1, "import", str(tmp_path / "nowhere.jsonl"))
 
 
-def test_a_snapshot_is_a_store_of_its_own(
+def test_a_snapshot_can_be_opened_as_a_store(
     stocked: dict[str, MemoryRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (copied,) = objects("snapshot", str(tmp_path / "copy"))
@@ -487,7 +487,7 @@ def test_the_doctor_finds_and_repairs(stocked: dict[str, MemoryRecord], path: Pa
     orphan.mkdir()
     (orphan / "header.bin").write_bytes(b"x")
     result = call("doctor", "--json")
-    assert (result.exit_code, json.loads(result.stdout)["problem"]) == (0, "orphaned index")  # which does no harm
+    assert (result.exit_code, json.loads(result.stdout)["problem"]) == (0, "orphaned index")  # which is harmless
     (report,) = objects("doctor", "--repair", "--yes")
     assert report["left"] == []
     assert Path(str(report["backup"])).is_dir()
@@ -514,7 +514,7 @@ def test_the_doctor_recovers_documents_from_a_damaged_store(stocked: dict[str, M
     assert done("doctor") == "Nothing is wrong.\n"
 
 
-def test_vectors_are_made_anew_with_another_embedding(stocked: dict[str, MemoryRecord]) -> None:
+def test_reembed_recomputes_vectors_with_another_embedding(stocked: dict[str, MemoryRecord]) -> None:
     other = ("--embedding", "toys:short_vectors", "--embedding-id", "toy-short")
     assert objects("reembed", "-n", "ann", *other, "--yes") == [{"embedded": 5, "embedding": "toy-short"}]
     assert "toy-short" in refused(1, "search", "tea", "-n", "ann", *TOY)
@@ -523,7 +523,7 @@ def test_vectors_are_made_anew_with_another_embedding(stocked: dict[str, MemoryR
     assert objects("namespaces")[0]["embedding"] == "toy-short"
 
 
-def test_the_error_about_another_embedding_names_the_command_that_mends_it(
+def test_the_embedding_mismatch_error_names_the_command_that_fixes_it(
     stocked: dict[str, MemoryRecord], path: Path
 ) -> None:
     async def refused_with(embedding: Embedding) -> list[str]:
@@ -543,7 +543,7 @@ def test_the_error_about_another_embedding_names_the_command_that_mends_it(
     assert shlex.split(of_chroma) == ["--embedding", 'chroma:openai {"model_name": "text-embedding-3-small"}']
 
 
-def test_an_embedding_that_does_not_fit_is_refused_clearly(stocked: dict[str, MemoryRecord]) -> None:
+def test_an_embedding_that_does_not_match_is_refused(stocked: dict[str, MemoryRecord]) -> None:
     wrong = ("--embedding", "toys:word_vectors", "--embedding-id", "other")
     assert "were embedded with 'toy-words', this memory uses 'other'" in refused(
         1, "search", "tea", "-n", "ann", *wrong
@@ -552,13 +552,15 @@ def test_an_embedding_that_does_not_fit_is_refused_clearly(stocked: dict[str, Me
     assert "--embedding-id" in refused(2, "search", "tea", "-n", "ann", "--embedding", "toys:word_vectors")
     assert "belongs to --embedding" in refused(2, "search", "tea", "-n", "ann", "--embedding-id", "x")
     assert "cannot be imported" in refused(2, "search", "tea", "-n", "ann", "--embedding", "toys:nothing")
-    assert "none of minilm" in refused(2, "search", "tea", "-n", "ann", "--embedding", "nonsense")
+    assert "write minilm, chroma:NAME or module:function" in refused(
+        2, "search", "tea", "-n", "ann", "--embedding", "nonsense"
+    )
     assert "JSON object" in refused(2, "search", "tea", "-n", "ann", "--embedding", "chroma:openai [1]")
     assert "knows no embedding function" in refused(1, "add", "tea", "-n", "new", "--embedding", "chroma:nothing")
 
 
 class Sink(http.server.BaseHTTPRequestHandler):
-    """An embedding server that keeps what it is sent."""
+    """An embedding server that keeps the texts it receives."""
 
     sent: ClassVar[list[str]] = []
 
@@ -590,19 +592,19 @@ async def _stock_for(path: Path, embedding: Embedding) -> None:
         await memory.remember("Prefers green tea", kind="preference")
 
 
-def test_a_store_cannot_make_a_command_send_texts_away(sink: str, tmp_path: Path) -> None:
+def test_metadata_in_a_store_cannot_make_a_command_send_texts_away(sink: str, tmp_path: Path) -> None:
     name = shlex.split(as_options(sink))
     for command in (("search", "my secret question"), ("add", "my secret")):
         refusal = refused(1, *command, "-n", "ann")
         assert "only the store's metadata names" in refusal
         assert as_options(sink) in refusal
     id = str(objects("list", "-n", "ann")[0]["id"])
-    assert "say so with --embedding" in refused(1, "edit", id, "-n", "ann", "--content", "my secret")
+    assert "To allow that, add --embedding" in refused(1, "edit", id, "-n", "ann", "--content", "my secret")
     done("edit", id, "-n", "ann", "--tag", "drink")
-    done("compact", "-n", "ann")  # which takes the vectors as they are
+    done("compact", "-n", "ann")  # which does not embed
     done("export", str(tmp_path / "all.jsonl"))
     renamed = ("import", str(tmp_path / "all.jsonl"), "--rename", "ann=bob")
-    assert "say so with --embedding" in refused(1, *renamed)
+    assert "To allow that, add --embedding" in refused(1, *renamed)
     assert Sink.sent == []
     assert objects("search", "tea", "-n", "ann", *name)[0]["record"]["id"] == id  # type: ignore[index]
     assert Sink.sent == ["tea"]
@@ -610,18 +612,18 @@ def test_a_store_cannot_make_a_command_send_texts_away(sink: str, tmp_path: Path
     assert Sink.sent == ["tea", "Prefers green tea"]
 
 
-def test_a_repair_sends_no_texts_away_because_the_store_says_so(sink: str, path: Path) -> None:
+def test_metadata_in_a_store_cannot_make_a_repair_send_texts_away(sink: str, path: Path) -> None:
     done("export", str(path.parent / "all.jsonl"))
     with (path / "chroma.sqlite3").open("r+b") as database:
         database.truncate((path / "chroma.sqlite3").stat().st_size - 4096)
-    assert "say so with --embedding" in refused(1, "doctor", "--repair", "--yes")
+    assert "To allow that, add --embedding" in refused(1, "doctor", "--repair", "--yes")
     assert Sink.sent == []
     done("doctor", "--repair", "--yes", *shlex.split(as_options(sink)))
     assert Sink.sent == ["Prefers green tea"]
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1)])
-def test_who_is_at_a_terminal_is_asked_before_texts_are_sent_away(sink: str, answer: str, code: int) -> None:
+def test_the_user_is_asked_on_a_terminal_before_texts_are_sent_away(sink: str, answer: str, code: int) -> None:
     terminal, inside = pty.openpty()
     try:
         os.write(terminal, answer.encode())
@@ -649,32 +651,34 @@ def test_who_is_at_a_terminal_is_asked_before_texts_are_sent_away(sink: str, ans
         ("toy-words", False),
     ],
 )
-def test_only_embeddings_that_are_known_to_be_local_are_taken_at_the_word_of_a_store(id: str, local: bool) -> None:
+def test_only_local_embeddings_are_used_without_confirmation(id: str, local: bool) -> None:
     assert is_local(id) is local
 
 
-def test_the_recorded_embedding_is_used_where_its_name_is_enough(path: Path) -> None:
+def test_the_recorded_embedding_is_used_if_its_id_suffices(path: Path) -> None:
     done("add", "Prefers TypeScript", "-n", "ann")
     assert objects("namespaces")[0]["embedding"] == "all-MiniLM-L6-v2"
     assert objects("search", "Which programming language?", "-n", "ann")[0]["record"]["content"] == "Prefers TypeScript"  # type: ignore[index]
     assert "were embedded with 'all-MiniLM-L6-v2'" in refused(1, "add", "More", "-n", "ann", *TOY)
 
 
-def test_what_is_not_there_is_told_from_what_went_wrong(stocked: dict[str, MemoryRecord]) -> None:
+def test_not_found_and_usage_errors_have_different_exit_codes(stocked: dict[str, MemoryRecord]) -> None:
     assert "has no namespace 'carl'. It has ann, bob." in refused(3, "list", "-n", "carl")
     assert "has no namespace 'carl'" in refused(3, "stats", "-n", "carl")
     assert "Nothing in 'ann' matches" in refused(3, "search", "tea", "-n", "ann", "--kind", "lesson", *TOY)
     assert "Missing option" in refused(2, "list")
     assert "No such command" in refused(2, "nonsense")
     assert "not a plain path" in refused(2, "list", "-n", "a//b")
-    assert "no duration" in refused(2, "add", "x y", "-n", "ann", "--ttl", "soon", *TOY)
+    assert "'soon' is not a duration; write 7d, 12h or 90m" in refused(
+        2, "add", "x y", "-n", "ann", "--ttl", "soon", *TOY
+    )
     assert "or an age such as" in refused(2, "search", "x", "-n", "ann", "--at", "yesterday", *TOY)
     assert "HOST:PORT" in refused(2, "list", "-n", "ann", "--server", "localhost")
     assert "not both" in refused(2, "list", "-n", "ann", "--server", "localhost:1", "--path", "x")
     assert "belong to --server" in refused(2, "list", "-n", "ann", "--ssl")
 
 
-def test_looking_at_nothing_makes_nothing(path: Path, home: Path) -> None:
+def test_reading_commands_create_no_store(path: Path, home: Path) -> None:
     for command in ("namespaces", "stats", "doctor", "export", "list -n ann", "forget -n ann --all --yes"):
         assert "There is no store in" in refused(3, *command.split())
     assert not path.exists()
@@ -701,7 +705,7 @@ def test_the_namespace_may_be_in_the_environment(
     assert [record["content"] for record in objects("list")] == ["Plays chess"]
 
 
-def test_a_server_is_used_like_a_folder(chroma_server: tuple[str, int], path: Path, namespace: str) -> None:
+def test_commands_work_on_a_server_as_on_a_folder(chroma_server: tuple[str, int], path: Path, namespace: str) -> None:
     server = ("--server", "{}:{}".format(*chroma_server))
     (record,) = objects("add", "Has two cats", "-n", namespace, *server, *TOY)
     assert objects("search", "cats", "-n", namespace, *server, *TOY)[0]["record"]["id"] == record["id"]  # type: ignore[index]
@@ -715,20 +719,20 @@ def test_a_server_is_used_like_a_folder(chroma_server: tuple[str, int], path: Pa
     assert not path.exists()
 
 
-def test_looking_never_thins_out_the_messages_of_others() -> None:
+def test_reading_commands_never_evict_messages() -> None:
     from autogen_persistent_memory.cli.context import _POLICY
 
     assert _POLICY.max_interactions is None
 
 
-def test_a_memory_without_an_embedding_cannot_write_a_vector_nor_make_a_collection() -> None:
+def test_a_memory_without_an_embedding_can_neither_write_vectors_nor_create_collections() -> None:
     from autogen_persistent_memory import EmbeddingMismatchError, PersistentMemoryError
     from autogen_persistent_memory.cli.embedding import UnknownEmbedding
 
     async def write() -> None:
         store = TemporaryStore()
         async with PersistentMemory("ann", store=store, embedding=UnknownEmbedding()) as memory:
-            with pytest.raises(PersistentMemoryError, match="only your own code"):
+            with pytest.raises(PersistentMemoryError, match="your own code"):
                 await memory.remember("Has two cats")
         connection = store.connect()
         table = connection.table("ann", "profile", "")
@@ -744,14 +748,14 @@ def test_a_memory_without_an_embedding_cannot_write_a_vector_nor_make_a_collecti
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 
 
-# As a process of its own
+# In a process of its own
 
 
 def start(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*SCRIPT, *arguments], **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options})  # type: ignore[call-overload, no-any-return]
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(path: Path) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(path: Path) -> None:
     done("add", "-", "-n", "ann", *TOY, input="".join(f"Memory number {n} {'x' * 400}\n" for n in range(250)))
     for command in ("list -n ann --limit 250 --json", "export"):
         process = start(*command.split())
@@ -763,7 +767,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(path: Path) -> None:
         process.stderr.close()
 
 
-def test_pipes_get_utf8_without_colours_whatever_the_locale(path: Path) -> None:
+def test_output_to_pipes_is_utf8_without_colours_in_any_locale(path: Path) -> None:
     done("add", "Trinkt Grüntee ☕", "-n", "ann", *TOY)
     environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "FORCE_COLOR": ""}
     answer = subprocess.run([*SCRIPT, "list", "-n", "ann"], capture_output=True, env=environment, check=True)
@@ -772,7 +776,7 @@ def test_pipes_get_utf8_without_colours_whatever_the_locale(path: Path) -> None:
     assert answer.stderr == b""
 
 
-def test_an_interrupt_ends_it_cleanly(path: Path) -> None:
+def test_an_interrupt_exits_with_130(path: Path) -> None:
     process = start("add", "-", "-n", "ann", *TOY, stdin=subprocess.PIPE)
     assert process.stdin is not None
     with process:
@@ -784,7 +788,7 @@ def test_an_interrupt_ends_it_cleanly(path: Path) -> None:
     assert (process.returncode, stderr) == (130, b"Interrupted.\n")
 
 
-def test_a_terminal_is_asked_and_its_answer_counts(stocked: dict[str, MemoryRecord]) -> None:
+def test_the_user_is_asked_for_confirmation_on_a_terminal(stocked: dict[str, MemoryRecord]) -> None:
     for answer, code in (("n", 1), ("y", 0)):
         outside, inside = pty.openpty()
         try:
@@ -800,7 +804,7 @@ def test_a_terminal_is_asked_and_its_answer_counts(stocked: dict[str, MemoryReco
 
 
 def on_a_terminal(*arguments: str, columns: int = 80, **environment: str) -> bytes:
-    """What a command prints on a terminal of that width."""
+    """Return what a command prints on a terminal of a width."""
     outside, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     variables = {**os.environ, "TERM": "xterm-256color", **environment}
@@ -810,7 +814,7 @@ def on_a_terminal(*arguments: str, columns: int = 80, **environment: str) -> byt
     try:
         while part := os.read(outside, 4096):
             text += part
-    except OSError:  # how Linux says that the other side is closed
+    except OSError:  # how Linux reports that the other side is closed
         pass
     os.close(outside)
     assert process.wait(60) == 0, text
@@ -840,11 +844,11 @@ def test_tables_of_captured_data_fit_a_terminal_of_80_columns(path: Path) -> Non
         header, first, *others = plain
         start_of_content = header.index("content")
         width = max(len(line) for line in [first, *others]) - start_of_content
-        assert width >= 30, command  # else a text is a column of single words
+        assert width >= 30, command  # otherwise a text is a column of single words
         assert len(plain) < 40, command
 
 
-def test_a_terminal_gets_colours_unless_it_wants_none(path: Path) -> None:
+def test_output_on_a_terminal_is_coloured_unless_no_color_is_set(path: Path) -> None:
     printed = {}
     for no_colour in ("", "1"):
         printed[no_colour] = on_a_terminal("--help", NO_COLOR=no_colour)
@@ -858,7 +862,7 @@ Serving = tuple[subprocess.Popen[bytes], dict[str, object]]
 
 @contextlib.contextmanager
 def served(*, limit: str = "true") -> Iterator[Serving]:
-    """A server on the folder, after a command of the shell; and what it told when it was ready."""
+    """Run a server on the folder, after a shell command; yield it with what it printed when it was ready."""
     command = shlex.join([*SCRIPT, "share", "--port", "0", "--json"])
     process = subprocess.Popen(
         ["sh", "-c", f"{limit} && exec {command}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -883,7 +887,7 @@ def serving(stocked: dict[str, MemoryRecord]) -> Iterator[Serving]:
         yield server
 
 
-def test_a_folder_is_served_until_it_is_interrupted(serving: Serving, path: Path) -> None:
+def test_share_serves_a_folder_until_interrupted(serving: Serving, path: Path) -> None:
     process, told = serving
     port = int(str(told["port"]))
     assert told["store"] == f'ServerStore("127.0.0.1", {port})'
@@ -913,7 +917,7 @@ def test_a_server_that_outlives_its_command_keeps_the_folder_locked(
 
 
 def ended(process: subprocess.Popen[bytes]) -> str:
-    """What a command said on stderr until it was interrupted."""
+    """Interrupt a command, and return its stderr."""
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     assert process.wait(60) == 0
@@ -921,32 +925,32 @@ def ended(process: subprocess.Popen[bytes]) -> str:
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux tells the limits of another process")
-def test_a_server_may_open_as_many_files_as_the_user_may(stocked: dict[str, MemoryRecord]) -> None:
+def test_share_raises_the_limit_of_open_files(stocked: dict[str, MemoryRecord]) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with served(limit="ulimit -Sn 1024") as (process, told):
         assert resource.prlimit(int(str(told["pid"])), resource.RLIMIT_NOFILE) == (most, most)
         assert ended(process) == ""
 
 
-def test_a_server_that_may_open_few_files_says_so(stocked: dict[str, MemoryRecord]) -> None:
+def test_share_warns_about_a_low_limit_of_open_files(stocked: dict[str, MemoryRecord]) -> None:
     with served(limit="ulimit -Sn 512 && ulimit -Hn 1024") as (process, _):
         said = ended(process)
     assert "may open only 1024 files, enough for about 256 collections" in said
     assert "ulimit -Hn" in said
 
 
-def test_serve_says_where_it_went_and_touches_nothing(path: Path) -> None:
+def test_serve_points_to_share_and_creates_nothing(path: Path) -> None:
     assert "moved to `autogen-memory share`" in refused(2, "serve")
     assert "moved to `autogen-memory share`" in refused(2, "serve", "--port", "9000", "--path", str(path))
     assert "│ serve " not in done("--help")
     assert not path.exists()
 
 
-def test_a_port_in_use_is_refused(path: Path, chroma_server: tuple[str, int]) -> None:
+def test_share_refuses_a_port_in_use(path: Path, chroma_server: tuple[str, int]) -> None:
     assert "in use. Choose another with --port" in refused(1, "share", "--port", str(chroma_server[1]))
 
 
-def test_the_demonstration_remembers_and_leaves_nothing(path: Path, home: Path) -> None:
+def test_the_demo_remembers_and_leaves_no_files(path: Path, home: Path) -> None:
     lines = [json.loads(line) for line in done("demo", "--json").splitlines()]
     friday = [(line["who"], line["text"]) for line in lines if line["day"].startswith("Friday")]
     assert ("remembers", "The user prefers TypeScript.") in friday
@@ -963,7 +967,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert "--version" not in done("list", "--help")
 
 
-def test_what_never_expires_cannot_have_a_lifetime(path: Path) -> None:
+def test_a_pinned_memory_cannot_have_a_ttl(path: Path) -> None:
     told = refused(2, "add", "Likes tea", "-n", "ann", "--ttl", "7d", "--pinned", *TOY)
     assert "--ttl" in told
     assert "--pinned" in told
@@ -981,7 +985,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_the_demonstration_fails_when_memory_does(broken: str, tmp_path: Path) -> None:
+def test_the_demo_fails_if_memory_fails(broken: str, tmp_path: Path) -> None:
     for name, code in BROKEN[broken].items():
         (tmp_path / name).write_text(code)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])

@@ -1,4 +1,4 @@
-"""Processes that write memories until they are killed, forked from one that has imported everything already."""
+"""Processes that write memories until they are killed, forked from one that has already imported everything."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class Writers:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self._shared_clients: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         for line in self._process.stdout or ():
-            self._shared_clients.put(line.strip())
+            self._lines.put(line.strip())
 
     def start(self, path: Path, run: int) -> int:
-        """Let a process write memories of that run; its id."""
+        """Start a process that writes memories of a run, and return its id."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{run} {path}\n")
         self._process.stdin.flush()
-        return int(self._shared_clients.get(timeout=60))
+        return int(self._lines.get(timeout=60))
 
     def acknowledged(self) -> int | None:
-        """The next number that was written; None when the process has ended."""
-        line = self._shared_clients.get(timeout=60)
+        """Return the next number that was written, or None if the process has ended."""
+        line = self._lines.get(timeout=60)
         return None if line == ENDED else int(line)
 
 

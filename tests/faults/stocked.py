@@ -1,4 +1,4 @@
-"""Stores with many memories, made quickly, and what is true of a store that is well."""
+"""Stores with many memories, filled quickly, and checks of a healthy store."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ def told(number: int) -> str:
 
 
 async def stock(path: Path, count: int, *, saved_every: int = 1000, namespace: str = NAMESPACE) -> None:
-    """Put memories straight onto the table, many at a time, which is faster than to remember them.
+    """Write memories directly to the table, many at a time, which is faster than `remember`.
 
-    The store makes the collection as it does for everybody. Chroma saves an index after a thousand rows, which takes a while
-    to reach; a test may let it do so sooner.
+    The store creates the collection as usual. Chroma saves an index after a thousand rows; a test may lower that number.
     """
     page_size = min(100, saved_every)
     records = [
@@ -57,12 +56,12 @@ def open_memory(path: Path, namespace: str = NAMESPACE) -> PersistentMemory:
 
 
 def damages(path: Path) -> list[str]:
-    """What is wrong in a store that nobody has open."""
+    """Return the damages of a closed store."""
     return [f"{found.name}: {found.index.problem}" for found in inspect_folder(path).collections if is_damaged(found)]
 
 
 def swap_vectors(index: Path) -> None:
-    """Give each memory the vector of the one before, as a file would that is read with a wrong layout."""
+    """Give each memory the vector of the one before, as if a file was read with a wrong layout."""
     elements = index / "data_level0.bin"
     (size,) = struct.unpack_from("<Q", (index / "header.bin").read_bytes(), 28)
     data = elements.read_bytes()
@@ -72,7 +71,7 @@ def swap_vectors(index: Path) -> None:
 
 
 async def without_vector(memory: PersistentMemory, texts: list[str]) -> list[str]:
-    """Those of the texts whose memory does not have the vector of the text."""
+    """Return the texts whose memory has another vector."""
 
     def vectors(collection: Any) -> dict[str, Any]:
         answer = collection.get(include=["documents", "embeddings", "metadatas"])

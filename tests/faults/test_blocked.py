@@ -1,4 +1,4 @@
-"""A record with more tags than Chroma can write stops all of its namespace: the doctor finds it and sets it going again."""
+"""A record with more tags than Chroma can write blocks its whole namespace; the doctor finds and repairs it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def open_memory(store: MemoryStore, namespace: str = "ann") -> PersistentMemory:
 
 
 async def block(store: MemoryStore) -> None:
-    """Write a record as 0.1 did, which had no limit, beside others that come before and after it."""
+    """Write a record as 0.1 did, which had no limit, between others before and after it."""
 
     def write(collection: Any) -> None:
         row = to_metadata(BIG) | {"tags": list(TAGS)}
@@ -78,7 +78,7 @@ USES: dict[str, Callable[[PersistentMemory], Awaitable[object]]] = {
 }
 
 
-async def test_a_namespace_that_one_record_blocks_is_found_and_set_going_again(
+async def test_a_namespace_blocked_by_one_record_is_found_and_repaired(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = EmbeddedStore(tmp_path / "store")
@@ -99,7 +99,7 @@ async def test_a_namespace_that_one_record_blocks_is_found_and_set_going_again(
     assert (report.backup / "chroma.sqlite3").exists()
     async with open_memory(store) as memory:
         records = {record.content: record for record in await memory.profile.records()}
-        assert set(records) == {"Likes tea", "Has many tags", "Likes milk"}  # what came after it was in the log, too
+        assert set(records) == {"Likes tea", "Has many tags", "Likes milk"}  # later records were in the log, too
         assert records["Has many tags"].tags == TAGS[:64]
         assert records["Has many tags"].created_at == NOW
         assert [record.content for record in await memory.records(tags=[TAGS[63]])] == ["Has many tags"]
@@ -113,7 +113,7 @@ async def test_a_namespace_that_one_record_blocks_is_found_and_set_going_again(
     assert all(finding.is_harmless for finding in await diagnose(store))
 
 
-async def test_a_record_with_too_many_tags_that_comes_in_by_a_back_door_blocks_nothing() -> None:
+async def test_a_record_with_too_many_tags_in_an_export_blocks_nothing() -> None:
     async with open_memory(TemporaryStore()) as memory:
         await table_of(memory).put([BIG], word_vectors([BIG.content]), new=True)
         assert await memory.record(BIG.id) == BIG
@@ -153,7 +153,7 @@ def test_the_command_line_shows_and_repairs_it(tmp_path: Path) -> None:
     assert runner.invoke(app, ["doctor", "--path", path]).stdout == "Nothing is wrong.\n"
 
 
-async def test_where_the_log_cannot_be_reached_the_doctor_says_what_to_do(tmp_path: Path) -> None:
+async def test_the_doctor_says_what_to_do_if_it_cannot_reach_the_log(tmp_path: Path) -> None:
     folder = tmp_path / "served"
     folder.mkdir(mode=0o700)
     with run_chroma(folder) as address:

@@ -1,4 +1,4 @@
-"""Compacting a churned namespace: as fast as new, nothing lost, and safe to interrupt."""
+"""A compacted namespace is as fast as a new one, has lost nothing, and compaction can be interrupted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autogen_persistent_memory import EmbeddingMismatchError, PersistentMemory, 
 
 
 async def churn(memory: PersistentMemory, times: int, size: int) -> None:
-    """Write and delete rows, straight on the table: it is the index that matters."""
+    """Write and delete rows directly in the table: only the index matters."""
     table = memory._engine.namespace_data.table("profile")
     records = await table.get([f"ann-{number}" for number in range(size)])
     vectors = await asyncio.to_thread(word_vectors, [record.content for record in records])
@@ -35,7 +35,7 @@ async def median_milliseconds(memory: PersistentMemory, questions: list[str]) ->
 
 
 async def compare(tmp_path: Path, live: int, times: int) -> tuple[float, float, float]:
-    """The median time of a recall in a churned store, in the same compacted, and in a new one of what is live."""
+    """Return the median time of a recall in a churned store, in the same after compaction, and in a new one with the live rows."""
     await stock(tmp_path / "churned", live)
     await stock(tmp_path / "new", live)
     questions = [told(number) for number in range(0, live, max(1, live // 100))]
@@ -47,7 +47,7 @@ async def compare(tmp_path: Path, live: int, times: int) -> tuple[float, float, 
             (await median_milliseconds(churned, questions), await median_milliseconds(new, questions)) for _ in range(3)
         ]
         assert await without_vector(churned, questions) == []
-    after, fresh = sorted(rounds, key=lambda pair: pair[0] / pair[1])[1]  # the median: the best would flatter
+    after, fresh = sorted(rounds, key=lambda pair: pair[0] / pair[1])[1]  # the median, since the minimum would flatter
     assert await asyncio.to_thread(damages, tmp_path / "churned") == []
     return before, after, fresh
 
@@ -74,7 +74,7 @@ async def test_compaction_keeps_every_memory_with_its_vector_and_reports_progres
     assert seen[-1] == (61, 61)
 
 
-async def test_what_is_written_meanwhile_is_in_the_compacted_namespace(tmp_path: Path) -> None:
+async def test_memories_written_during_compaction_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "store"
     await stock(path, 120)
     async with open_memory(path) as memory, open_memory(path) as other:
@@ -86,7 +86,7 @@ async def test_what_is_written_meanwhile_is_in_the_compacted_namespace(tmp_path:
         assert len(contents) == 123
 
 
-async def test_a_compaction_that_is_cancelled_leaves_the_old_and_can_be_repeated(tmp_path: Path) -> None:
+async def test_a_cancelled_compaction_changes_nothing_and_can_be_repeated(tmp_path: Path) -> None:
     path = tmp_path / "store"
     await stock(path, 150)
     async with open_memory(path) as memory:

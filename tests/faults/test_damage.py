@@ -1,4 +1,4 @@
-"""Files that were cut short, lost or cannot be written: repaired when the store is opened, or explained; never a crash."""
+"""Files that are truncated, missing or read-only are repaired at open, or explained; nothing crashes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SAVED_EVERY = 100
 ROWS = SAVED_EVERY + 10
 TOLD = [told(number) for number in range(ROWS)]
 A_FEW = 25
-"""A question, and the sample by which it is told that vectors are right."""
+"""A question, and the sample that is embedded to check vectors."""
 
 
 @pytest.fixture(scope="module")
 def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store whose index was saved, and ten memories more."""
+    """A store with a saved index, and ten more memories."""
     path = tmp_path_factory.mktemp("stocked") / "store"
     asyncio.run(stock(path, ROWS, saved_every=SAVED_EVERY))
     return path
@@ -36,14 +36,14 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def path(stocked: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
+    """A copy of the store, to be damaged."""
     shutil.copytree(stocked, tmp_path / "store")
     return tmp_path / "store"
 
 
 @pytest.fixture
 def index(path: Path) -> Path:
-    """The folder of its index."""
+    """Return the folder of the store's index."""
     (folder,) = [folder for folder in segment_folders(path) if (folder / "index_metadata.pickle").exists()]
     return folder
 
@@ -53,7 +53,7 @@ def cut(file: Path, share: float) -> None:
 
 
 def count_embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts that memories opened from now on embed."""
+    """Count the texts that memories embed from now on."""
     embedded: list[str] = []
 
     def embed(texts: list[str]) -> list[list[float]]:
@@ -65,7 +65,7 @@ def count_embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def check_repaired(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Everything is there, with its vector, and one warning told what was done."""
+    """Check that every memory has its vector, and that one warning says what was repaired."""
     async with open_memory(path) as memory:
         assert (await memory.recall(TOLD[7], limit=1)).hits[0].record.content == TOLD[7]
         assert await memory.count() == ROWS
@@ -85,7 +85,7 @@ async def check_repaired(path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("share", [0, 0.5])
 @pytest.mark.parametrize("file", INDEX_FILES)
-async def test_an_index_file_that_was_cut_short_is_made_good(
+async def test_a_truncated_index_file_is_repaired(
     file: str, share: float, path: Path, index: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cut(index / file, share)
@@ -93,7 +93,7 @@ async def test_an_index_file_that_was_cut_short_is_made_good(
 
 
 @pytest.mark.parametrize("file", ["length.bin", "link_lists.bin", "header.bin"])
-async def test_vectors_that_are_left_are_put_back_as_they_were_and_not_embedded_again(
+async def test_surviving_vectors_are_restored_without_embedding_again(
     file: str, path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut(index / file, 0.5)
@@ -105,7 +105,7 @@ async def test_vectors_that_are_left_are_put_back_as_they_were_and_not_embedded_
         assert await without_vector(memory, TOLD) == []
 
 
-async def test_vectors_that_are_left_but_belong_to_other_memories_are_made_again(
+async def test_surviving_vectors_of_other_memories_are_recomputed(
     path: Path, index: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     swap_vectors(index)
@@ -118,7 +118,7 @@ async def test_vectors_that_are_left_but_belong_to_other_memories_are_made_again
 
 
 @pytest.mark.parametrize("what", [*INDEX_FILES, "."])
-async def test_an_index_file_or_folder_that_is_gone_is_made_good(
+async def test_a_missing_index_file_or_folder_is_repaired(
     what: str, path: Path, index: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     if what == ".":
@@ -128,7 +128,7 @@ async def test_an_index_file_or_folder_that_is_gone_is_made_good(
     await check_repaired(path, caplog)
 
 
-async def test_an_index_that_was_filled_with_rubbish_is_made_good(
+async def test_an_index_overwritten_with_garbage_is_repaired(
     path: Path, index: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     elements = index / "data_level0.bin"
@@ -148,7 +148,7 @@ async def test_rows_that_lost_their_vectors_to_a_second_process_get_new_ones(
     await check_repaired(path, caplog)
 
 
-async def test_a_repair_that_is_interrupted_goes_on_when_the_store_is_next_opened(
+async def test_an_interrupted_repair_continues_at_the_next_open(
     path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut(index / "header.bin", 0.5)
@@ -172,7 +172,7 @@ async def test_a_repair_that_is_interrupted_goes_on_when_the_store_is_next_opene
 
 
 @pytest.mark.parametrize("keep", [0, 0.3, 0.95])
-async def test_a_database_that_was_cut_short_is_refused_and_left_alone(keep: float, path: Path) -> None:
+async def test_a_truncated_database_is_refused_and_not_changed(keep: float, path: Path) -> None:
     database = path / "chroma.sqlite3"
     cut(database, keep)
     before = database.stat().st_size
@@ -184,7 +184,7 @@ async def test_a_database_that_was_cut_short_is_refused_and_left_alone(keep: flo
     assert database.stat().st_size == before
 
 
-async def test_a_database_that_is_gone_is_not_taken_for_a_new_store(path: Path) -> None:
+async def test_a_folder_without_its_database_is_not_treated_as_a_new_store(path: Path) -> None:
     (path / "chroma.sqlite3").unlink()
     memory = open_memory(path)
     with pytest.raises(StoreUnavailableError, match=r"gone.*backup"):
@@ -193,7 +193,7 @@ async def test_a_database_that_is_gone_is_not_taken_for_a_new_store(path: Path) 
     assert not (path / "chroma.sqlite3").exists()
 
 
-async def test_a_store_that_was_closed_well_is_not_looked_at_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cleanly_closed_store_is_not_inspected(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_memory(path) as memory:
         await memory.remember("Likes tea")
     monkeypatch.setattr("autogen_persistent_memory.storage.repair.startup_repair.inspect_folder", None)
@@ -212,7 +212,9 @@ async def test_the_applications_own_chroma_on_the_same_folder_is_not_disturbed(p
     await asyncio.to_thread(client.close)
 
 
-async def test_other_collections_of_the_folder_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_other_collections_in_the_folder_are_not_changed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def use(path: Path) -> int:
         client = chromadb.PersistentClient(str(path), settings=chromadb.Settings(anonymized_telemetry=False))
         mine = client.get_or_create_collection("mine", embedding_function=None)

@@ -1,4 +1,4 @@
-"""A disk that is full or cannot be written: explained, nothing acknowledged is lost, and all is well when it can be."""
+"""A full or read-only disk is explained, no acknowledged memory is lost, and everything works once it is writable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def mount(*arguments: str) -> bool:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own with a stocked store, whose index will be saved often."""
+    """A separate disk with a filled store, whose index is saved often."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if not mount("-t", "tmpfs", "-o", "size=100m", "tmpfs", str(folder)):
@@ -41,7 +41,7 @@ async def fill(memory: PersistentMemory, acknowledged: list[str]) -> None:
         acknowledged.append(told(number))
 
 
-async def test_a_disk_that_fills_up_while_the_index_is_saved_costs_nothing_that_was_acknowledged(disk: Path) -> None:
+async def test_a_disk_that_fills_up_during_an_index_save_loses_nothing_acknowledged(disk: Path) -> None:
     used = sum(file.stat().st_blocks * 512 for file in disk.rglob("*") if file.is_file())  # noqa: ASYNC240
     acknowledged: list[str] = []
     for spare in (60_000, 120_000, 200_000):
@@ -60,7 +60,7 @@ async def test_a_disk_that_fills_up_while_the_index_is_saved_costs_nothing_that_
     assert await asyncio.to_thread(damages, disk / "store") == []
 
 
-async def test_a_damaged_store_on_a_disk_that_cannot_be_written_is_explained_and_left_alone(disk: Path) -> None:
+async def test_a_damaged_store_on_a_read_only_disk_is_explained_and_not_changed(disk: Path) -> None:
     async with open_memory(disk / "store") as memory:
         await memory.remember_many([told(number) for number in range(100, 100 + SAVED_EVERY)])
     (ids,) = (disk / "store").glob("*/index_metadata.pickle")

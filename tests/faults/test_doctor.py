@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong with a store, repairs it from the documents, and says what it did."""
+"""The doctor finds damage in a store, repairs it from the documents, and reports what it did."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def problems(findings: list[Finding] | tuple[Finding, ...]) -> list[str]:
 
 
 async def with_chroma(path: Path, use: Callable[[Any], object]) -> None:
-    """Let Chroma itself change a store that is closed."""
+    """Let Chroma itself change a closed store."""
 
     def change() -> None:
         client = chromadb.PersistentClient(str(path), settings=chromadb.Settings(anonymized_telemetry=False))
@@ -62,7 +62,7 @@ async def with_chroma(path: Path, use: Callable[[Any], object]) -> None:
     await asyncio.to_thread(change)
 
 
-async def test_a_store_that_is_well_has_no_findings_and_needs_no_repair(path: Path) -> None:
+async def test_a_healthy_store_has_no_findings_and_needs_no_repair(path: Path) -> None:
     async with open_memory(path) as memory:
         await memory.set("colour", "green")
     assert await diagnose(EmbeddedStore(path)) == []
@@ -71,7 +71,7 @@ async def test_a_store_that_is_well_has_no_findings_and_needs_no_repair(path: Pa
     assert not [entry for entry in await asyncio.to_thread(os.listdir, path) if "backup" in entry]
 
 
-async def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+async def test_the_doctor_creates_no_store(tmp_path: Path) -> None:
     assert await diagnose(EmbeddedStore(tmp_path / "nowhere")) == []
     assert not (tmp_path / "nowhere").exists()
 
@@ -97,7 +97,7 @@ async def test_an_unreadable_index_is_found_and_repaired_with_a_backup(path: Pat
         assert await without_vector(memory, TOLD) == []
 
 
-async def test_vectors_left_on_disk_that_belong_to_other_memories_are_made_again(path: Path) -> None:
+async def test_vectors_on_disk_of_other_memories_are_recomputed(path: Path) -> None:
     (folder,) = await asyncio.to_thread(segment_folders, path)
     swap_vectors(folder)
     os.truncate(folder / "length.bin", 0)
@@ -110,7 +110,7 @@ async def test_vectors_left_on_disk_that_belong_to_other_memories_are_made_again
         assert await without_vector(memory, TOLD) == []
 
 
-async def test_lost_vectors_are_only_made_by_the_embedding_that_made_the_others(path: Path) -> None:
+async def test_lost_vectors_are_only_recomputed_with_the_same_embedding(path: Path) -> None:
     (folder,) = await asyncio.to_thread(segment_folders, path)
     await asyncio.to_thread(shutil.rmtree, folder)
     other = CallableEmbedding(lambda texts: [[1.0, 0.0] for _ in texts], id="other")
@@ -169,7 +169,7 @@ async def test_dead_vectors_are_found_and_dropped(path: Path) -> None:
     assert finding.problem == "dead vectors"
     report = await repair(EmbeddedStore(path), embedding=words(), progress=False)
     assert report.done == (f"Compacted the {ROWS} memories of 'ann'.",)
-    assert problems(report.left) == ["orphaned index"]  # of the collection that was replaced
+    assert problems(report.left) == ["orphaned index"]  # of the replaced collection
     report = await repair(EmbeddedStore(path), embedding=words(), progress=False)
     assert report.done == ("Deleted 1 indexes that belonged to no collection.",)
     assert report.left == ()
@@ -177,7 +177,7 @@ async def test_dead_vectors_are_found_and_dropped(path: Path) -> None:
         assert await without_vector(memory, TOLD) == []
 
 
-async def test_parts_of_a_namespace_with_different_embeddings_are_found_and_made_the_same(tmp_path: Path) -> None:
+async def test_mixed_embeddings_in_a_namespace_are_found_and_unified(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path / "store")
     async with PersistentMemory("ann", session="s", store=store, embedding=words("old")) as memory:
         await memory.session.append("user", "I grow tomatoes on the balcony")
@@ -196,7 +196,7 @@ async def test_parts_of_a_namespace_with_different_embeddings_are_found_and_made
         assert (await memory.recall("tomatoes")).hits[0].record.content == "I grow tomatoes on the balcony"
 
 
-async def test_collections_of_nobody_newer_schemas_and_unfinished_copies_are_told_apart(path: Path) -> None:
+async def test_orphaned_collections_newer_schemas_and_unfinished_copies_are_distinguished(path: Path) -> None:
     def change(client: Any) -> None:
         client.create_collection("apm.lost.profile", embedding_function=None)
         (ours,) = [found for found in client.list_collections() if found.metadata]
@@ -229,7 +229,7 @@ async def test_servers_and_stores_in_ram_are_examined_through_chroma(chroma_serv
             assert await memory.count() == 20
 
 
-async def test_the_doctor_comes_after_a_kill(tmp_path: Path) -> None:
+async def test_the_doctor_repairs_a_store_after_a_kill(tmp_path: Path) -> None:
     with writers() as writing:
         process = await asyncio.to_thread(writing.start, tmp_path / "store", 1)
         await asyncio.to_thread(writing.acknowledged)

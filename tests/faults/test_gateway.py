@@ -1,4 +1,4 @@
-"""What stands before a Chroma server: who is let in, what is asked again, and what never is."""
+"""A gateway in front of a Chroma server: authentication, which requests are retried, and which are not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_missing_or_wrong_token_is_explained(
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
-async def test_what_may_be_repeated_is_asked_again(gateway: Gateway, namespace: str, status: int) -> None:
+async def test_idempotent_requests_are_retried(gateway: Gateway, namespace: str, status: int) -> None:
     async with behind(gateway, namespace) as memory:
         await memory.remember("Likes tea")
         for call in (memory.remember("Likes coffee"), memory.recall("tea"), memory.forget(containing="coffee")):
@@ -62,7 +62,7 @@ async def test_what_may_be_repeated_is_asked_again(gateway: Gateway, namespace: 
         assert [record.content for record in await memory.records()] == ["Likes tea"]
 
 
-async def test_what_may_not_be_repeated_is_not(gateway: Gateway, namespace: str) -> None:
+async def test_other_requests_are_not_retried(gateway: Gateway, namespace: str) -> None:
     async with behind(gateway, namespace) as memory:
         await memory.remember("Likes tea")
         table: Any = memory._engine.namespace_data.table("profile")
@@ -91,7 +91,5 @@ async def test_what_may_not_be_repeated_is_not(gateway: Gateway, namespace: str)
         ("delete", "/api/v2/tenants/t/databases/d/collections/c", b"", False),
     ],
 )
-def test_only_reads_and_what_goes_by_id_may_be_repeated(
-    method: str, path: str, content: bytes, repeatable: bool
-) -> None:
+def test_only_reads_and_writes_by_id_are_idempotent(method: str, path: str, content: bytes, repeatable: bool) -> None:
     assert is_repeatable(method, f"http://host:8000{path}", content) is repeatable

@@ -1,4 +1,4 @@
-"""A process that is killed at any moment loses nothing that it acknowledged, and harms nothing for the next one."""
+"""A process that is killed at any moment loses no acknowledged memory, and the next process works."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from killing import Writers, fact, writers
 from stocked import damages, open_memory, stock, told, without_vector
 
 SAVED_EVERY = 1000
-"""After so many rows Chroma saves its index."""
+"""The number of rows after which Chroma saves its index."""
 BEFORE_A_SAVE = 2 * SAVED_EVERY - 10
 SAVING_SECONDS = 0.01
 
 
 @pytest.fixture(scope="module")
 def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store whose index was saved once, ten memories before it is saved again."""
+    """A store whose index was saved once, ten memories before the next save."""
     path = tmp_path_factory.mktemp("stocked") / "store"
     asyncio.run(stock(path, BEFORE_A_SAVE))
     return path
@@ -38,9 +38,9 @@ def writing() -> Iterator[Writers]:
 def write_and_kill(
     writing: Writers, path: Path, run: int, *, seconds: float, after: int = 0, saving: Path | None = None
 ) -> list[str]:
-    """What was acknowledged by a process that was killed at some moment.
+    """Kill a writing process, and return what it had acknowledged.
 
-    That is so many seconds after it had acknowledged so many memories, and then begun to save that file, if one is given.
+    The kill comes some seconds after it acknowledged a number of memories and, if a file is given, began to save it.
     """
     process = writing.start(path, run)
     acknowledged = []
@@ -69,7 +69,7 @@ async def check(path: Path, acknowledged: list[str], earlier: list[str]) -> None
 
 
 async def killed_while_writing(writing: Writers, path: Path, kills: int, chance: random.Random) -> None:
-    """Kill after kill on one store."""
+    """Kill writers of one store repeatedly."""
     everything: list[str] = []
     for run in range(kills):
         after, seconds = chance.randrange(12), chance.random() * 0.05
@@ -84,7 +84,7 @@ async def killed_while_writing(writing: Writers, path: Path, kills: int, chance:
 async def killed_while_saving(
     writing: Writers, stocked: Path, path: Path, kills: int, chance: random.Random, caplog: pytest.LogCaptureFixture
 ) -> int:
-    """Kill after kill around the moment when the index is saved; how many damaged it."""
+    """Kill writers repeatedly around an index save, and return how many kills damaged it."""
     damaged = 0
     for run in range(kills):
         shutil.rmtree(path, ignore_errors=True)
@@ -98,11 +98,11 @@ async def killed_while_saving(
     return damaged
 
 
-async def test_what_was_acknowledged_survives_kills_at_random_moments(writing: Writers, tmp_path: Path) -> None:
+async def test_acknowledged_memories_survive_kills_at_random_moments(writing: Writers, tmp_path: Path) -> None:
     await killed_while_writing(writing, tmp_path / "store", 6, random.Random(1))
 
 
-async def test_what_was_acknowledged_survives_kills_while_the_index_is_saved(
+async def test_acknowledged_memories_survive_kills_during_index_saves(
     writing: Writers, stocked: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await killed_while_saving(writing, stocked, tmp_path / "store", 4, random.Random(2), caplog)

@@ -1,4 +1,4 @@
-"""A process with many namespaces keeps few of them in RAM and in open files, and finds every one of them."""
+"""A process with many namespaces keeps few in RAM and in open files, and still finds all of them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TOUR = """
 
 
 async def tour(path: Path | str, count: int) -> tuple[int, int, int]:
-    """Use so many namespaces one after another, twice: most open files, and megabytes after an eighth and at the end."""
+    """Use many namespaces in turn, twice; print the most open files, and the megabytes after an eighth and at the end."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -73,7 +73,7 @@ async def tour(path: Path | str, count: int) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("place", ["folder", "ram"])
 async def test_more_namespaces_are_used_than_files_may_be_open(place: str, tmp_path: Path) -> None:
-    """Chroma alone lets go of indexes then, and no longer finds the rows that it had not saved, or fails."""
+    """Chroma alone evicts indexes then, and fails or no longer finds unsaved rows."""
     files, _, _ = await tour(tmp_path / "store" if place == "folder" else "", 35)
     assert files < FILES
 
@@ -86,7 +86,7 @@ async def test_a_thousand_namespaces_with_256_open_files(tmp_path: Path) -> None
     assert late < 1.5 * early
 
 
-async def test_namespaces_that_are_not_used_are_let_go_and_come_back_by_themselves() -> None:
+async def test_idle_namespaces_are_evicted_and_reloaded_on_use() -> None:
     store = TemporaryStore()
     memories = [PersistentMemory(f"user-{n}", store=store, embedding=words()) for n in range(_MOST_AWAKE + 40)]
     for number, memory in enumerate(memories):
@@ -94,7 +94,7 @@ async def test_namespaces_that_are_not_used_are_let_go_and_come_back_by_themselv
         await memory.recall("Which locker?", reinforce=True)
         await memory.flush()
     awake = [memory for memory in memories if memory._engine._namespace_data is not None]
-    assert _MOST_AWAKE / 2 < len(awake) <= _MOST_AWAKE + 1  # others may be awake as well
+    assert _MOST_AWAKE / 2 < len(awake) <= _MOST_AWAKE + 1  # other namespaces may be loaded as well
     assert awake == memories[-len(awake) :]
     (found,) = (await memories[0].recall("Which locker?")).hits
     assert found.record.content == "The locker is 0"
@@ -103,7 +103,7 @@ async def test_namespaces_that_are_not_used_are_let_go_and_come_back_by_themselv
         await memory.close()
 
 
-async def test_a_memory_that_still_has_something_to_write_is_not_let_go(tmp_path: Path) -> None:
+async def test_a_namespace_with_pending_writes_is_not_evicted(tmp_path: Path) -> None:
     async with open_memory(tmp_path / "store") as memory:
         await memory.remember("Likes tea")
         await memory.recall("tea", reinforce=True)

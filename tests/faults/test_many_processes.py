@@ -1,4 +1,4 @@
-"""Many processes on one Chroma server: they see each other's memories, do not lose any, and survive its end."""
+"""Many processes on one Chroma server see each other's memories, lose none, and survive the server's end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ store = ServerStore("127.0.0.1", int(port))
 
 
 async def start(code: str, *arguments: object) -> asyncio.subprocess.Process:
-    """Another Python, running that code."""
+    """Start another Python that runs the code."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -143,7 +143,7 @@ async def all_are_found(port: int, facts: list[str]) -> None:
                 assert [recall.hits[0].record.content for recall in found] == mine[start_ : start_ + 20]
 
 
-async def test_a_server_killed_under_four_writers_has_all_they_were_told_is_stored(tmp_path: Path) -> None:
+async def test_a_server_killed_under_four_writers_has_all_acknowledged_memories(tmp_path: Path) -> None:
     await killed_under_writers(tmp_path, kills=2, count=12)
 
 
@@ -229,7 +229,7 @@ async def server(folder: Path) -> AsyncIterator[int]:
 
 
 async def at_once(port: int, work: Sequence[tuple[object, ...]]) -> list[Any]:
-    """What processes report that are ready before any of them begins."""
+    """Start processes, let them begin together, and return their reports."""
     workers = [await start(str(code), port, *arguments) for code, *arguments in work]
     for worker in workers:
         assert await said_by(worker) == "ready"

@@ -1,4 +1,4 @@
-"""Of a store whose documents are damaged all that can still be read is recovered, and nothing else; the damaged one is kept."""
+"""A store with damaged documents is recovered as far as it can be read; the damaged one is kept."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Contents = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of two namespaces with all there is: memories short and long, with and without history, messages, values."""
+    """A store of two namespaces with short and long memories, with and without history, messages and values."""
     path = tmp_path_factory.mktemp("whole") / "store"
 
     async def fill() -> None:
@@ -81,13 +81,13 @@ def expected(whole: Path) -> Contents:
 
 @pytest.fixture
 def path(whole: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
+    """A copy of the store, to be damaged."""
     shutil.copytree(whole, tmp_path / "store")
     return tmp_path / "store"
 
 
 async def contents(path: Path, namespaces: Sequence[str] = NAMESPACES) -> Contents:
-    """Everything there is, by namespace."""
+    """Return all contents, by namespace."""
     found: Contents = {}
     for namespace in namespaces:
         async with open_memory(path, namespace) as memory:
@@ -119,7 +119,7 @@ def overwrite(path: Path, page: int, filling: bytes = bytes(PAGE)) -> None:
 
 
 def files_of(path: Path) -> dict[str, bytes]:
-    """The files of Chroma in a folder."""
+    """Return Chroma's files in a folder."""
     files = [path / DATABASE, *(file for folder in segment_folders(path) for file in folder.iterdir())]
     return {str(file.relative_to(path)): file.read_bytes() for file in files}
 
@@ -130,8 +130,8 @@ def root_of(path: Path, table: str) -> int:
         return int(root)
 
 
-def forget_whose_rows_are(path: Path, *, traces: bool) -> None:
-    """Lose the segments, and empty the log, which knows it, too; with or without traces in pages that are not used any more."""
+def lose_owners_of_rows(path: Path, *, traces: bool) -> None:
+    """Delete the segments and empty the log, which both name the owner; with or without traces in unused pages."""
     with closing(sqlite3.connect(path / DATABASE, isolation_level=None)) as database:
         database.execute(f"PRAGMA secure_delete = {'OFF' if traces else 'ON'}")
         if not traces:
@@ -158,7 +158,7 @@ def ids_in(finds: recovery.Contents) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(("share", "least"), [(0.3, 0.01), (0.5, 0.4), (0.7, 0.7), (0.9, 0.95), (0.99, 1)])
-async def test_a_store_that_was_cut_short_is_refused_and_then_recovered_as_far_as_it_goes(
+async def test_a_truncated_store_is_refused_and_then_recovered_as_far_as_possible(
     share: float, least: float, path: Path, expected: Contents
 ) -> None:
     cut(path, share)
@@ -203,9 +203,7 @@ def test_whichever_page_is_lost_everything_is_recovered(path: Path, expected: Co
         overwrite(path, page, whole[(page - 1) * PAGE : page * PAGE])
 
 
-def test_a_text_that_is_lost_with_its_row_and_its_index_is_taken_from_the_full_text_search(
-    path: Path, expected: Contents
-) -> None:
+def test_a_lost_text_is_recovered_from_the_full_text_index(path: Path, expected: Contents) -> None:
     def is_lost_there() -> bool:
         with _open_damaged(path) as database:
             rows = database.table("embedding_fulltext_search_content").rows.values()
@@ -214,7 +212,7 @@ def test_a_text_that_is_lost_with_its_row_and_its_index_is_taken_from_the_full_t
     whole = (path / DATABASE).read_bytes()
     pages = [whole[start : start + PAGE] for start in range(0, len(whole), PAGE)]
     for number, page in enumerate(pages, start=1):
-        if LONG[:100].encode() in page and page[0] == 0:  # what it goes on to, not what it begins on with other rows
+        if LONG[:100].encode() in page and page[0] == 0:  # its overflow page, not the one it shares with other rows
             overwrite(path, number)
             if is_lost_there():
                 overwrite(path, number, page)
@@ -232,7 +230,7 @@ async def test_a_store_without_its_first_page_is_recovered(path: Path, expected:
     assert await contents(path) == expected
 
 
-async def test_a_store_of_which_nothing_can_be_read_is_left_alone(path: Path) -> None:
+async def test_a_completely_unreadable_store_is_not_changed(path: Path) -> None:
     await asyncio.to_thread((path / DATABASE).write_bytes, os.urandom(20 * PAGE))
     before = await asyncio.to_thread(files_of, path)
     report = await recovered(path)
@@ -242,7 +240,7 @@ async def test_a_store_of_which_nothing_can_be_read_is_left_alone(path: Path) ->
     assert await asyncio.to_thread(files_of, path) == before
 
 
-async def test_damage_that_shows_only_when_it_is_read_names_the_remedy(path: Path, expected: Contents) -> None:
+async def test_an_error_about_damage_found_while_reading_names_the_remedy(path: Path, expected: Contents) -> None:
     for page in (await asyncio.to_thread(leaves_of, path, "embedding_metadata"))[3:5]:
         overwrite(path, page)
     memory = open_memory(path)
@@ -279,7 +277,7 @@ async def test_memories_of_another_embedding_are_kept_in_a_file_that_can_be_impo
         assert await memory.count() == len([item for item in expected["team/bob"].values() if _is_current(item)])
 
 
-async def test_rows_that_are_nobodys_or_not_ours_are_kept_in_a_file(path: Path) -> None:
+async def test_orphaned_and_foreign_rows_are_kept_in_a_file(path: Path) -> None:
     def add() -> None:
         client = chromadb.PersistentClient(str(path), settings=chromadb.Settings(anonymized_telemetry=False))
         mine = client.create_collection("mine", embedding_function=None)
@@ -303,25 +301,25 @@ async def test_rows_that_are_nobodys_or_not_ours_are_kept_in_a_file(path: Path) 
     assert report.missing == 1
 
 
-def test_whose_rows_are_is_told_by_traces_of_the_log_and_never_guessed(path: Path, expected: Contents) -> None:
+def test_the_owner_of_rows_is_taken_from_the_log_and_never_guessed(path: Path, expected: Contents) -> None:
     copy = shutil.copytree(path, path.with_name("copy"))
-    forget_whose_rows_are(path, traces=True)
+    lose_owners_of_rows(path, traces=True)
     assert ids_in(found_in(path)) == {namespace: set(items) for namespace, items in expected.items()}
-    forget_whose_rows_are(copy, traces=False)
+    lose_owners_of_rows(copy, traces=False)
     finds = found_in(copy)
     assert (finds.tables, finds.values) == ([], {})
     documents = {row["metadata"].get("chroma:document") for row in finds.leftovers}
     assert documents >= {record.content for record in told_in(expected)}
 
 
-async def test_rows_belong_to_the_only_collection_there_is(tmp_path: Path) -> None:
+async def test_rows_belong_to_the_only_collection(tmp_path: Path) -> None:
     await stock(tmp_path, 20)
-    await asyncio.to_thread(forget_whose_rows_are, tmp_path, traces=False)
+    await asyncio.to_thread(lose_owners_of_rows, tmp_path, traces=False)
     (find,) = (await asyncio.to_thread(found_in, tmp_path)).tables
     assert (find.namespace, find.table, len(find.records)) == ("ann", "profile", 20)
 
 
-async def test_what_a_newer_version_wrote_is_refused(path: Path) -> None:
+async def test_a_store_of_a_newer_version_is_refused(path: Path) -> None:
     def change() -> None:
         with closing(sqlite3.connect(path / DATABASE)) as database, database:
             database.execute("UPDATE collection_metadata SET int_value = 99 WHERE key = 'apm_schema'")
@@ -332,7 +330,7 @@ async def test_what_a_newer_version_wrote_is_refused(path: Path) -> None:
         await recovered(path)
 
 
-async def test_a_recovery_that_is_interrupted_goes_on_where_it_was(path: Path, expected: Contents) -> None:
+async def test_an_interrupted_recovery_continues(path: Path, expected: Contents) -> None:
     overwrite(path, await asyncio.to_thread(root_of, path, "embeddings"))
     before = await asyncio.to_thread(files_of, path)
     embedded: list[str] = []
@@ -357,9 +355,7 @@ async def test_a_recovery_that_is_interrupted_goes_on_where_it_was(path: Path, e
     assert not [name for name in await asyncio.to_thread(os.listdir, path) if "recover" in name]
 
 
-async def test_a_recovery_that_is_killed_leaves_the_damaged_store_and_is_made_again(
-    path: Path, expected: Contents
-) -> None:
+async def test_a_killed_recovery_leaves_the_damaged_store_and_can_be_repeated(path: Path, expected: Contents) -> None:
     overwrite(path, await asyncio.to_thread(root_of, path, "embeddings"))
     before = await asyncio.to_thread(files_of, path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -373,7 +369,7 @@ async def test_a_recovery_that_is_killed_leaves_the_damaged_store_and_is_made_ag
 
 
 @pytest.mark.parametrize("killed_at", range(8))
-def test_an_exchange_that_is_killed_is_finished_by_whoever_comes_next(
+def test_a_killed_swap_is_finished_by_the_next_process(
     killed_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = (f"{number}0000000-0000-0000-0000-000000000000" for number in (1, 2))
@@ -401,7 +397,7 @@ def test_an_exchange_that_is_killed_is_finished_by_whoever_comes_next(
     assert (damaged / "leftovers.jsonl").read_text() == new
 
 
-async def test_an_exchange_that_was_killed_is_finished_when_the_store_is_opened(
+async def test_a_killed_swap_is_finished_at_the_next_open(
     path: Path, expected: Contents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(paths: Sequence[Path], to: Path) -> None:
@@ -417,7 +413,7 @@ async def test_an_exchange_that_was_killed_is_finished_when_the_store_is_opened(
     assert await diagnose(EmbeddedStore(path)) == []
 
 
-async def test_a_store_that_is_written_to_while_it_is_recovered_is_not_replaced(path: Path) -> None:
+async def test_a_store_written_to_during_recovery_is_not_replaced(path: Path) -> None:
     cut(path, 0.9)
 
     def embed(texts: list[str]) -> list[list[float]]:
@@ -434,7 +430,7 @@ def told_in(contents: Contents) -> list[MemoryRecord]:
 
 
 def leaves_of(path: Path, table: str) -> list[int]:
-    """The pages of a table that hold rows."""
+    """Return the pages of a table that hold rows."""
     with _open_damaged(path) as database:
         return list(database._trees[table].pages)
 
@@ -444,7 +440,7 @@ def _is_current(item: object) -> bool:
 
 
 def _killed_after(count: int) -> Callable[[Path, Path], Path]:
-    """Moves so many files, and then the process ends, as it were."""
+    """Move some files, and then simulate the end of the process."""
     moves, rename = iter(range(count)), Path.rename
 
     def move(path: Path, target: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A Chroma server that is gone, hangs, is slow or comes and goes: agents answer in time, and nothing is lost or stored twice."""
+"""A Chroma server is down, hangs, is slow or flaps: agents answer in time, and nothing is lost or stored twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from autogen_persistent_memory.cli.app import app
 
 DEADLINE = 1.0
 SLACK = 1.0
-"""What the agent itself may take beside memory's deadline on a busy machine."""
+"""The agent's own time on a busy machine, in addition to memory's deadline."""
 POLICY = RecallPolicy(deadline=DEADLINE)
 
 
@@ -52,7 +52,7 @@ def through(line: Line, namespace: str, session: str = "s", **options: object) -
 
 
 class Conversation:
-    """An agent's model context, to which each turn adds what the user says and what the agent answers."""
+    """An agent's model context, to which each turn adds the user's message and the agent's answer."""
 
     def __init__(self, memory: PersistentMemory) -> None:
         self._memory = memory
@@ -60,7 +60,7 @@ class Conversation:
         self.said: list[str] = []
 
     async def turn(self, text: str) -> float:
-        """Have a turn; how long memory took."""
+        """Run a turn, and return the seconds that memory took."""
         await self._context.add_message(UserMessage(content=text, source="user"))
         started = time.monotonic()
         await self._memory.update_context(self._context)
@@ -76,7 +76,7 @@ async def messages(memory: PersistentMemory) -> list[MemoryRecord]:
 
 
 async def is_back(memory: PersistentMemory) -> None:
-    """Wait until memory has noticed by itself that its server is there."""
+    """Wait until memory has noticed that its server is back."""
     until = time.monotonic() + 20
     while memory._engine.namespace_data.connection.breaker.is_open:
         assert time.monotonic() < until
@@ -135,7 +135,7 @@ IMPATIENT = RecallPolicy(deadline=0.3)
 
 
 async def is_too_slow_for(talk: Conversation, memory: PersistentMemory) -> None:
-    """Have turns until memory has noticed that its server is too slow for them."""
+    """Run turns until memory has noticed that its server is too slow."""
     for number in range(10):
         await talk.turn(f"this is message number {number}")
         if memory._engine.namespace_data.connection.breaker.is_open:
@@ -143,8 +143,8 @@ async def is_too_slow_for(talk: Conversation, memory: PersistentMemory) -> None:
     pytest.fail("It never noticed.")
 
 
-async def test_a_server_that_stays_slow_gets_everything_in_the_background(line: Line, namespace: str) -> None:
-    line.delay = 0.2  # more than half of the deadline: it never counts as back
+async def test_a_slow_server_gets_everything_in_the_background(line: Line, namespace: str) -> None:
+    line.delay = 0.2  # more than half of the deadline, so it never counts as back
     line.mode = "slow"
     async with through(line, namespace, policy=IMPATIENT) as memory:
         talk = Conversation(memory)
@@ -160,7 +160,7 @@ async def test_a_server_that_stays_slow_gets_everything_in_the_background(line: 
         assert turns < IMPATIENT.deadline
         assert breaker.is_open
         line.mode = "pass"
-        assert [record.content for record in await messages(memory)] == talk.said[:-1]  # which is not heard yet
+        assert [record.content for record in await messages(memory)] == talk.said[:-1]  # which is not captured yet
         facts = {record.content for record in await memory.profile.records()}
         assert facts == {
             "The user's name is Sarah Connor.",
@@ -169,8 +169,8 @@ async def test_a_server_that_stays_slow_gets_everything_in_the_background(line: 
         }
 
 
-async def put_something_by(line: Line, namespace: str) -> list[str]:
-    """Have a conversation while the server is gone; what was said."""
+async def queue_messages(line: Line, namespace: str) -> list[str]:
+    """Run a conversation while the server is down, and return its messages."""
     line.mode = "refuse"
     async with through(line, namespace) as memory:
         talk = Conversation(memory)
@@ -179,7 +179,7 @@ async def put_something_by(line: Line, namespace: str) -> list[str]:
     return talk.said
 
 
-async def test_closing_ends_a_delivery_and_the_next_process_goes_on(line: Line, namespace: str) -> None:
+async def test_close_stops_a_delivery_and_the_next_process_continues_it(line: Line, namespace: str) -> None:
     line.mode, line.delay = "slow", 0.2
     memory = through(line, namespace, policy=IMPATIENT)
     talk = Conversation(memory)
@@ -189,12 +189,12 @@ async def test_closing_ends_a_delivery_and_the_next_process_goes_on(line: Line, 
     breaker, outbox = engine.namespace_data.connection.breaker, engine.namespace_data.outbox
     assert outbox is not None
     until = time.monotonic() + 20
-    while memory._recorder._delivery._delivering._task is None:  # until it delivers
+    while memory._recorder._delivery._delivering._task is None:  # until the delivery starts
         assert time.monotonic() < until
         await asyncio.sleep(0.02)
     started = time.monotonic()
     await memory.close()
-    assert time.monotonic() - started < 3 + SLACK  # a call under way is waited for
+    assert time.monotonic() - started < 3 + SLACK  # close() waits for a running call
     assert engine._namespace_data is None
     assert breaker._waiting == []
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -210,8 +210,8 @@ async def test_closing_ends_a_delivery_and_the_next_process_goes_on(line: Line, 
 
 
 @pytest.mark.parametrize("is_back_at_once", [True, False])
-async def test_a_profile_alone_delivers_what_others_heard(line: Line, namespace: str, is_back_at_once: bool) -> None:
-    said = await put_something_by(line, namespace)
+async def test_a_profile_memory_delivers_queued_messages(line: Line, namespace: str, is_back_at_once: bool) -> None:
+    said = await queue_messages(line, namespace)
     if is_back_at_once:
         line.mode = "pass"
     store = ServerStore("127.0.0.1", line.port, timeout=3)
@@ -232,13 +232,13 @@ async def test_a_profile_alone_delivers_what_others_heard(line: Line, namespace:
         assert [record.content for record in await messages(memory)] == said
 
 
-async def test_what_waits_is_forgotten_as_well(line: Line, namespace: str) -> None:
-    await put_something_by(line, namespace)
+async def test_forget_also_deletes_queued_messages(line: Line, namespace: str) -> None:
+    await queue_messages(line, namespace)
     line.mode = "pass"
     async with through(line, namespace, "another") as memory:
         assert await memory.forget(containing="Berlin", everywhere=True) == 3
         assert [record.content for record in await memory.profile.records()] == ["The user prefers TypeScript."]
-    await put_something_by(line, namespace)
+    await queue_messages(line, namespace)
     line.mode = "pass"
     async with through(line, namespace, "another") as memory:
         await memory.clear()
@@ -247,12 +247,12 @@ async def test_what_waits_is_forgotten_as_well(line: Line, namespace: str) -> No
         assert await memory.count() == 0
 
 
-async def test_the_command_line_leaves_deliveries_to_agents(
+async def test_the_command_line_delivers_no_queued_messages(
     line: Line, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with through(line, namespace) as memory:
         await memory.remember("Has two dogs")
-    await put_something_by(line, namespace)
+    await queue_messages(line, namespace)
     line.mode = "pass"
     caplog.clear()
     arguments = ["list", "-n", namespace, "--server", f"127.0.0.1:{line.port}"]
@@ -327,7 +327,7 @@ async def test_a_stream_is_kept_while_the_server_is_gone(line: Line, namespace: 
 
 
 @pytest.mark.usefixtures("quick_retries")
-async def test_an_explicit_call_tries_really_and_brings_the_agent_its_memory_back(line: Line, namespace: str) -> None:
+async def test_an_explicit_call_tries_the_server_and_ends_the_agents_outage(line: Line, namespace: str) -> None:
     async with through(line, namespace) as memory:
         talk = Conversation(memory)
         await memory.count()
@@ -361,7 +361,7 @@ async def test_closing_does_not_wait_for_a_server_that_is_gone(line: Line, names
     await Conversation(memory).turn("I live in Berlin with two cats")
     started = time.monotonic()
     await memory.close()
-    assert time.monotonic() - started < 3 + SLACK  # a call under way is waited for
+    assert time.monotonic() - started < 3 + SLACK  # close() waits for a running call
     line.mode = "pass"
     async with through(line, namespace) as memory:
         await memory.recall("cats")
@@ -389,7 +389,7 @@ asyncio.run(main())
 
 
 def copy_outbox(home: Path, to: Path) -> Path:
-    """Copy what is put by, which is for nobody else's eyes; where it is."""
+    """Copy the outbox, which must be private, and return its folder."""
     files = list((home / ".autogen_memory" / "outbox").rglob("*.jsonl"))
     assert files
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
@@ -398,7 +398,7 @@ def copy_outbox(home: Path, to: Path) -> Path:
     return files[0].parent
 
 
-async def test_what_a_killed_process_heard_is_delivered_by_the_next_one(tmp_path: Path, home: Path) -> None:
+async def test_messages_queued_by_a_killed_process_are_delivered_by_the_next(tmp_path: Path, home: Path) -> None:
     port = free_port()
     paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
     code = KILLED.format(path=paths, port=port)
@@ -415,7 +415,7 @@ async def test_what_a_killed_process_heard_is_delivered_by_the_next_one(tmp_path
             "That is noted, I live in Berlin with two cats",
             "My password is [REDACTED:password] and I prefer TypeScript",
         ]
-        for _ in range(2):  # the second time as if it had died after storing and before removing
+        for _ in range(2):  # the second time as if it was killed after storing and before removing
             store = ServerStore("127.0.0.1", port)
             async with PersistentMemory("ann", session="t", store=store, embedding=words()) as memory:
                 await memory.recall("anything")

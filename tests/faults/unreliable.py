@@ -1,4 +1,4 @@
-"""Ways to a real server on which things go wrong: a line that can be cut, frozen or slow, and a gateway with rules."""
+"""Unreliable proxies of a real server: a line that can be cut, frozen or slow, and a gateway with rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLOW = 1.0
 
 
 class Line:
-    """Passes bytes on to a server; or refuses, or accepts and keeps them until it passes again, or takes its time."""
+    """A TCP proxy that passes, refuses, delays, or holds bytes until it passes again."""
 
     def __init__(self, host: str, port: int) -> None:
         self._to = (host, port)
@@ -98,7 +98,7 @@ def line_to(address: tuple[str, int]) -> Iterator[Line]:
 
 
 class Gateway:
-    """Passes HTTP requests on to a server; but lets in only who knows the headers, and fails the next ones if told to."""
+    """An HTTP proxy that requires headers, and fails the next requests on demand."""
 
     def __init__(self, host: str, port: int) -> None:
         self.wants: dict[str, str] = {}

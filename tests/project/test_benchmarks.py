@@ -1,4 +1,4 @@
-"""The benchmarks run. What they measure is not asserted: the machine is noisy."""
+"""The benchmarks run. Their figures are not asserted, since the machine is noisy."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(script: str, *arguments: str, timeout: float = 120) -> str:
-    """What a benchmark prints; it must have nothing to complain about."""
+    """Run a benchmark, which must print nothing on stderr, and return its output."""
     command = [sys.executable, "-m", f"benchmarks.{script}", *arguments]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
     assert (answer.returncode, answer.stderr) == (0, "")
@@ -21,7 +21,7 @@ def run(script: str, *arguments: str, timeout: float = 120) -> str:
 
 
 def conversation(names: tuple[str, str], sessions: list[list[str]], questions: list[dict[str, Any]]) -> dict[str, Any]:
-    """A conversation in LoCoMo's format, in which the two take turns."""
+    """Return a conversation of two speakers in LoCoMo's format."""
     said: dict[str, Any] = {"speaker_a": names[0], "speaker_b": names[1]}
     for session, texts in enumerate(sessions, start=1):
         said[f"session_{session}_date_time"] = f"1:5{session} pm on {session} May, 2023"
@@ -34,7 +34,7 @@ def conversation(names: tuple[str, str], sessions: list[list[str]], questions: l
 
 @pytest.fixture
 def locomo(tmp_path: Path) -> str:
-    """A file in LoCoMo's format with two short conversations; some of the evidence is written as carelessly as there."""
+    """A file in LoCoMo's format with two short conversations; some evidence ids are misspelt, as in the original."""
     hiking = conversation(
         ("Caroline", "Melanie"),
         [
@@ -63,7 +63,7 @@ def locomo(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_the_costs_are_measured_shown_and_written_down(tmp_path: Path) -> None:
+def test_the_costs_are_measured_printed_and_written(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("Before\n<!-- bench:begin -->\nold figures\n<!-- bench:end -->\nAfter\n", encoding="utf-8")
     printed = run("cost.bench", "--scale", "tiny", "--out", str(tmp_path), timeout=300)
@@ -101,18 +101,18 @@ def test_the_costs_are_measured_shown_and_written_down(tmp_path: Path) -> None:
 
 
 def of(section: dict[str, Any]) -> list[list[Any]]:
-    """The rows of a section's first table."""
+    """Return the rows of a section's first table."""
     rows: list[list[Any]] = section["tables"][0]["rows"]
     return rows
 
 
-def test_the_dialogues_run_and_report_every_way_to_ask() -> None:
+def test_the_dialogues_report_every_kind_of_query() -> None:
     ways = json.loads(run("retrieval.dialogues", "--first", "6", "--json"))["ways"]
     assert list(ways) == ["ours", "user's last", "last line", "everything"]
     assert set(ways["ours"]["all"]) == {"injected", "hit@1", "hit@3", "unexpected"}
 
 
-def test_locomo_runs_all_systems_beside_the_floor(locomo: str) -> None:
+def test_locomo_compares_all_systems_with_the_floor(locomo: str) -> None:
     systems = json.loads(run("retrieval.locomo", "--data", locomo, "--json"))["systems"]
     assert list(systems) == ["ours", "floor", "autogen", "bm25", "minilm"]
     assert {"R@5", "R@10", "R@20", "hit@1", "MRR", "NDCG@10", "p50 ms", "p95 ms", "p50 / floor"} < set(systems["ours"])
@@ -124,7 +124,7 @@ def test_locomo_runs_all_systems_beside_the_floor(locomo: str) -> None:
     )  # all evidence was understood
 
 
-def test_locomo_shows_mixed_ages_beside_relevance_alone(locomo: str) -> None:
+def test_locomo_compares_mixed_ages_with_relevance_alone(locomo: str) -> None:
     answer = json.loads(
         run("retrieval.locomo", "--data", locomo, "--ages", "half-yesterday", "--limit", "10", "--json")
     )
@@ -133,7 +133,7 @@ def test_locomo_shows_mixed_ages_beside_relevance_alone(locomo: str) -> None:
     assert "R@20" not in answer["systems"]["ours"]
 
 
-def test_the_ablation_changes_one_part_after_the_other(locomo: str) -> None:
+def test_the_ablation_changes_one_part_at_a_time(locomo: str) -> None:
     ways = json.loads(run("retrieval.ablation", "--data", locomo, "--facts", "5", "--json"))["ways"]
     assert {"as it is", "without keywords", "without first person", "words not sharpened"} < set(ways)
     assert set(ways["as it is"]) > {"R@10", "1 multi-hop", "facts hit@1"}

@@ -52,7 +52,7 @@ def test_the_package_exports_exactly_its_public_names() -> None:
     assert visible - {"TYPE_CHECKING"} == PUBLIC - {"__version__"}
 
 
-def test_a_name_that_is_not_there_is_missed_as_in_any_module() -> None:
+def test_a_missing_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'autogen_persistent_memory' has no attribute 'PersistantMemory'"):
         _ = package.PersistantMemory  # type: ignore[attr-defined]
     with pytest.raises(ImportError, match="cannot import name 'PersistantMemory'"):
@@ -84,7 +84,7 @@ def test_errors_have_one_root_and_bad_names_are_also_value_errors() -> None:
 
 
 def test_type_checkers_without_a_plugin_see_that_every_setting_has_a_default() -> None:
-    """They read `Field(default=5)`, and take `Field(5)` for one that must be given."""
+    """They understand `Field(default=5)`, but treat `Field(5)` as a required argument."""
     source = inspect.getsource(sys.modules[package.RecallPolicy.__module__])
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     fields = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Field"]

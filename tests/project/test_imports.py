@@ -1,4 +1,4 @@
-"""What a program waits for when it imports the package, and what the package only imports when it needs it."""
+"""What the package imports at once, and what only on first use."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ print(*sys.modules)
 
 
 def in_new_process(code: str, *arguments: str) -> list[str]:
-    """The words that a program prints, which must not complain."""
+    """Run a program, which must print nothing on stderr, and return the words it prints."""
     program = f"import sys; sys.path.append({TESTS!r})\n{code}"
     answer = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stderr) == (0, "")
@@ -75,7 +75,7 @@ def in_new_process(code: str, *arguments: str) -> list[str]:
 
 
 def imported_besides_autogen(module: str) -> set[str]:
-    """The modules that an import adds to those of a program with an agent."""
+    """Return the modules that an import adds to a program with an agent."""
     report = f"import autogen_agentchat.agents; before = set(sys.modules); import {module}; print(*set(sys.modules) - before)"
     return set(in_new_process(report))
 
@@ -103,14 +103,14 @@ for name, module in list(sys.modules.items()):
     assert in_new_process(code) == []
 
 
-def test_the_command_line_imports_what_one_command_needs_when_that_is_run() -> None:
+def test_the_command_line_imports_modules_of_a_command_when_it_runs() -> None:
     code = f"import {PACKAGE}.cli.app; print(*sys.modules)"
     unneeded = {"autogen_agentchat.agents", "autogen_ext", "chromadb", "numpy", "sqlite3", "tqdm"}
     unneeded |= {f"{PACKAGE}.{name}" for name in ON_DEMAND - {"cli"}}
     assert unneeded & set(in_new_process(code)) == set()
 
 
-def test_what_the_first_turn_has_to_import_is_imported_off_the_event_loop(tmp_path: Path) -> None:
+def test_imports_of_the_first_turn_run_off_the_event_loop(tmp_path: Path) -> None:
     imported = in_new_process(ONE_TURN, str(tmp_path))
     needed = {
         f"{PACKAGE}.{name}"

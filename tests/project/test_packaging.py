@@ -1,4 +1,4 @@
-"""What is published: the archive holds what it should, and an index page can show its description."""
+"""The published archives have the right files, and an index page can show the description."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def expected_in_package() -> set[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an sdist and a wheel, built from a copy of the project in which files lie about."""
+    """A folder with an sdist and a wheel, built from a copy of the project with stray files."""
     folder = tmp_path_factory.mktemp("packaging")
     project = folder / "project"
     shutil.copytree(ROOT, project, ignore=LEFT_OUT)
@@ -48,14 +48,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_sdist_holds_no_strays(built: Path) -> None:
+def test_the_sdist_has_no_stray_files(built: Path) -> None:
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
     assert names == {"PKG-INFO", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml"} | expected_in_package()
 
 
-def test_the_wheel_holds_the_package_alone(built: Path) -> None:
+def test_the_wheel_has_only_the_package(built: Path) -> None:
     (archive,) = built.glob("*.whl")
     with zipfile.ZipFile(archive) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
@@ -64,14 +64,14 @@ def test_the_wheel_holds_the_package_alone(built: Path) -> None:
 
 @pytest.fixture(scope="module")
 def metadata(built: Path) -> Message:
-    """What an index reads."""
+    """The metadata that an index reads."""
     (archive,) = built.glob("*.whl")
     with zipfile.ZipFile(archive) as wheel:
         (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
         return message_from_string(wheel.read(name).decode("utf-8"))
 
 
-def test_the_project_tells_where_it_lives_and_on_which_pythons_it_runs(metadata: Message) -> None:
+def test_the_metadata_names_urls_and_python_versions(metadata: Message) -> None:
     urls = dict(url.split(", ", 1) for url in metadata.get_all("Project-URL", []))
     assert {"Homepage", "Documentation", "Issues", "Changelog"} <= set(urls)
     assert all(url.startswith("https://") for url in urls.values())
@@ -106,5 +106,5 @@ def _without_code(text: str) -> str:
 
 
 def _anchor(heading: str) -> str:
-    """The anchor that a heading gets on GitHub."""
+    """Return the anchor of a heading on GitHub."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

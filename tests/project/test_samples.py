@@ -1,4 +1,4 @@
-"""Every sample runs, in an empty home and without a network, and shows what it is there to show."""
+"""Every sample runs in an empty home without a network, and shows what it promises."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ socket.socket.connect = connect
 
 @pytest.fixture
 def environment(tmp_path: Path, home: Path) -> dict[str, str]:
-    """An empty home, nobody's keys, and no way out to the network, for a process and all that it starts."""
+    """An empty home, no keys and no network, for a process and its children."""
     offline = tmp_path / "offline"
     offline.mkdir()
     (offline / "sitecustomize.py").write_text(OFFLINE)
@@ -52,14 +52,14 @@ def environment(tmp_path: Path, home: Path) -> dict[str, str]:
 
 
 def attempt(environment: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a sample, however it ends."""
+    """Run a sample, whatever its exit code."""
     return subprocess.run(
         [sys.executable, *command], cwd=SAMPLES, env=environment, capture_output=True, text=True, timeout=SECONDS
     )
 
 
 def run(environment: dict[str, str], *command: str) -> str:
-    """What a sample prints; it must have nothing to complain about."""
+    """Run a sample, which must print nothing on stderr, and return its output."""
     done = attempt(environment, *command)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     return done.stdout
@@ -71,7 +71,7 @@ def test_samples_have_no_network(environment: dict[str, str]) -> None:
 
 
 def turns(printed: str) -> list[tuple[str, str, list[str]]]:
-    """Who said what in a printed conversation, and what was put before their model for it."""
+    """Return who said what in a printed conversation, and the memories that were injected for it."""
     whole = re.sub(r"\n {12}", " ", printed)
     found: list[tuple[str, str, list[str]]] = []
     injected: list[str] = []
@@ -111,7 +111,7 @@ def test_the_model_remembers_recalls_and_forgets_by_its_tools(environment: dict[
     assert printed.endswith("Memories left: 0\n")
 
 
-def test_a_group_chat_goes_on_in_a_new_process_with_the_one_whose_turn_it_is(environment: dict[str, str]) -> None:
+def test_a_group_chat_continues_in_a_new_process_with_the_next_speaker(environment: dict[str, str]) -> None:
     before, rest = run(environment, "resume_group_chat.py").split("── It died (9)")
     after, guest = rest.split("── A guest")
     assert [who for who, _, _ in turns(before)] == ["user", "planner", "scout"]
@@ -120,7 +120,7 @@ def test_a_group_chat_goes_on_in_a_new_process_with_the_one_whose_turn_it_is(env
     assert told == [f"interaction {text.strip(')')}" for _, text, _ in turns(after)]
 
 
-def test_a_third_process_knows_what_two_others_were_told_at_the_same_time(environment: dict[str, str]) -> None:
+def test_a_third_process_recalls_what_two_others_captured_at_the_same_time(environment: dict[str, str]) -> None:
     (_, (_, _, injected)) = turns(run(environment, "many_processes.py").split("── A third")[1])
     assert {
         "preference The user prefers to be called by phone.",
@@ -130,7 +130,7 @@ def test_a_third_process_knows_what_two_others_were_told_at_the_same_time(enviro
 
 @contextlib.asynccontextmanager
 async def served(environment: dict[str, str]) -> AsyncIterator[httpx.AsyncClient]:
-    """The web chat, until it is told to stop; then it leaves without a complaint."""
+    """Run the web chat until it is stopped; it must end without an error."""
     port = free_port()
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(SAMPLES / "web_chat.py"), str(port), env=environment, stderr=subprocess.PIPE
@@ -153,14 +153,14 @@ async def served(environment: dict[str, str]) -> AsyncIterator[httpx.AsyncClient
 
 
 async def say(client: httpx.AsyncClient, user: str, chat: str, text: str) -> tuple[list[str], str]:
-    """What was remembered for a message, and the reply."""
+    """Send a message, and return the injected memories and the reply."""
     answer = await client.post(f"/users/{user}/chats/{chat}", content=text)
     lines = [json.loads(line) for line in answer.raise_for_status().text.splitlines()]
     remembered = [memory for line in lines for memory in line.get("remembered", ())]
     return remembered, "".join(line.get("said", "") for line in lines)
 
 
-async def test_many_users_chat_at_once_never_see_each_others_memories_and_go_on_after_a_restart(
+async def test_concurrent_users_never_see_each_others_memories_and_continue_after_a_restart(
     environment: dict[str, str], home: Path
 ) -> None:
     likes = {"ann": "The user prefers green tea.", "ben": "The user prefers black coffee."}
@@ -196,8 +196,8 @@ async def test_many_users_chat_at_once_never_see_each_others_memories_and_go_on_
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_a_notebook_still_shows_what_is_saved_in_it(notebook: str, environment: dict[str, str], home: Path) -> None:
-    assert run(environment, "execute.py", "--check", notebook) == f"{notebook}: is as it was saved\n"
+def test_a_notebook_still_has_its_saved_outputs(notebook: str, environment: dict[str, str], home: Path) -> None:
+    assert run(environment, "execute.py", "--check", notebook) == f"{notebook}: unchanged\n"
     assert not (home / ".autogen_memory").exists()
 
 
@@ -208,7 +208,7 @@ def test_a_notebook_still_shows_what_is_saved_in_it(notebook: str, environment: 
         (["1 / 0"], ["ZeroDivisionError"]),
     ],
 )
-def test_a_notebook_that_shows_something_else_is_found_out(
+def test_a_notebook_with_other_outputs_is_detected(
     cells: list[str], found: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     saved = [new_output("stream", text="saved\n")]
@@ -237,15 +237,15 @@ def test_the_table_of_samples_names_every_file() -> None:
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 @pytest.mark.xdist_group("small model")
 def test_a_sample_runs_on_the_real_small_model(environment: dict[str, str]) -> None:
-    unclosed = "ignore::ResourceWarning"  # that the program ends with clients open is left out of the samples
+    unclosed = "ignore::ResourceWarning"  # the samples do not close their clients
     printed = run(environment | {"SAMPLE_MODEL": "local", "PYTHONWARNINGS": unclosed}, "coding_team.py")
-    assert "In PostgreSQL, as decided." not in printed  # what the script would say
+    assert "In PostgreSQL, as decided." not in printed  # the scripted reply
     planner = turns(printed.split("── Friday")[1])[1]
     assert DECISION in planner[2]
     assert len(planner[1]) > 20
 
 
-def test_which_model_the_samples_talk_to_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_chooses_the_samples_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SAMPLE_MODEL", raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     assert isinstance(model(["Hello."]), OpenAIChatCompletionClient)

@@ -1,4 +1,4 @@
-"""How things are measured: in turns, in processes of their own, and with a task that ticks while work is done."""
+"""How costs are measured: systems in turns, work in processes of its own, and stalls of the event loop."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ T = TypeVar("T")
 TICK = 0.001
 Ask = Callable[[str], Awaitable[object]]
 Rounds = Sequence[Mapping[str, float]]
-"""Of each round, one figure for each contestant."""
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+"""For each round, one figure of every system."""
 
 
 def milliseconds(seconds: Sequence[float], share: float = 0.5) -> float:
-    return 1000 * percentile(seconds, share)
+    """Return a percentile in ms, by default the median."""
+    return 1000 * sorted(seconds)[min(len(seconds) - 1, int(share * len(seconds)))]
 
 
 def typical(rounds: Rounds, name: str) -> float:
-    """The median of all rounds."""
+    """Return the median of all rounds."""
     return statistics.median(figures[name] for figures in rounds)
 
 
 def ratio(rounds: Rounds, over: str, under: str) -> float:
-    """The median of the rounds' ratios: what slows one round down slows both of its figures."""
+    """Return the median of the rounds' ratios: a busy machine slows both figures of a round."""
     return statistics.median(figures[over] / figures[under] for figures in rounds)
 
 
-async def in_turns(contestants: Mapping[str, Ask], questions: Sequence[str]) -> dict[str, list[float]]:
-    """The seconds each needs for each question. All are asked the same one before the next, each time another first."""
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    names = list(contestants)
+async def in_turns(systems: Mapping[str, Ask], questions: Sequence[str]) -> dict[str, list[float]]:
+    """Return the seconds that each system needs for each question.
+
+    All systems answer a question before the next one is asked, each time another system first.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in systems}
+    names = list(systems)
     for number, question in enumerate(questions):
         first = number % len(names)
         for name in names[first:] + names[:first]:
             started = time.perf_counter()
-            await contestants[name](question)
+            await systems[name](question)
             seconds[name].append(time.perf_counter() - started)
     return seconds
 
 
 async def stalls_during(work: Awaitable[object], *, own: bool = False) -> list[float]:
-    """How much later than asked for a ticking task woke up, tick by tick, while the work was done.
+    """Return how late a task woke up that asks for every millisecond, tick by tick, during the work.
 
-    With `own` only as far as this process computed meanwhile: where others use the machine as well, it waits for them, too.
+    With `own`, count at most the CPU time of this process: on a busy machine it waits for other processes, too.
     """
     stalls: list[float] = []
 
@@ -72,16 +72,10 @@ async def stalls_during(work: Awaitable[object], *, own: bool = False) -> list[f
     await asyncio.sleep(0)
     try:
         await work
-        await asyncio.sleep(TICK)  # what stood still to the very end is a stall as well
+        await asyncio.sleep(TICK)  # so that a stall at the very end is noted, too
     finally:
         ticking.cancel()
     return stalls
-
-
-def seconds_of(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 async def seconds_until(work: Awaitable[object]) -> float:
@@ -91,7 +85,7 @@ async def seconds_until(work: Awaitable[object]) -> float:
 
 
 def processes(count: int) -> ProcessPoolExecutor:
-    """Processes that start afresh, without what this one has loaded; warnings of the measured systems stay silent."""
+    """Return a pool of new processes, which have loaded nothing yet and print no warnings."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(count, mp_context=context, initializer=logging.disable, initargs=(logging.WARNING,))
 
@@ -102,7 +96,7 @@ def in_fresh_process(work: Callable[..., T], *arguments: Any) -> T:
 
 
 def resident() -> float:
-    """What this process holds in RAM, in MB; where the system does not say, the most it ever held."""
+    """Return the RAM of this process in MB; where the system does not report it, its maximum."""
     status = Path("/proc/self/statm")
     if status.exists():
         return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
