@@ -114,10 +114,14 @@ class StoreConnection:
 
     async def close(self) -> None:
         """Close the connection. Closing it twice does nothing."""
+        self._leave()  # before waiting, so that the next user of the store does not get what this one knows of it
+        await self.backend.close()
+        self._leave()  # calls that were under way may have joined again
+
+    def _leave(self) -> None:
         shared, self._shared = self._shared, None
         if shared is not None:
             shared.leave(self)
-        await self.backend.close()
 
     async def _joined(self) -> _Shared:
         if self._shared is None:
