@@ -124,13 +124,14 @@ class StoreConnection:
             shared.leave(self)
 
     async def _joined(self) -> _Shared:
-        if self._shared is None:
+        shared = self._shared
+        if shared is None:
             identity: Hashable = type(self._store), self._store.config.model_dump_json()
             if isinstance(self.backend, Identified):
                 identity = await self.backend.identity()
-            self._shared = _shared_by_store.setdefault(identity, _Shared())
-            self._shared.join(self)
-        return self._shared
+            shared = self._shared = _shared_by_store.setdefault(identity, _Shared())
+            shared.join(self)
+        return shared
 
 
 class _Shared:
