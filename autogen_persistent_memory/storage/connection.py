@@ -114,19 +114,24 @@ class StoreConnection:
 
     async def close(self) -> None:
         """Close the connection. Closing it twice does nothing."""
+        self._leave()  # before waiting, so that the next user of the store does not get what this one knows of it
+        await self.backend.close()
+        self._leave()  # calls that were under way may have joined again
+
+    def _leave(self) -> None:
         shared, self._shared = self._shared, None
         if shared is not None:
             shared.leave(self)
-        await self.backend.close()
 
     async def _joined(self) -> _Shared:
-        if self._shared is None:
+        shared = self._shared
+        if shared is None:
             identity: Hashable = type(self._store), self._store.config.model_dump_json()
             if isinstance(self.backend, Identified):
                 identity = await self.backend.identity()
-            self._shared = _shared_by_store.setdefault(identity, _Shared())
-            self._shared.join(self)
-        return self._shared
+            shared = self._shared = _shared_by_store.setdefault(identity, _Shared())
+            shared.join(self)
+        return shared
 
 
 class _Shared:

@@ -114,7 +114,7 @@ async def test_surviving_vectors_of_other_memories_are_recomputed(
         await memory.recall(TOLD[7])
         await memory.flush()
         assert await without_vector(memory, TOLD) == []
-    assert "are not those of their memories" in caplog.messages[-1]
+    assert "do not belong to their memories" in caplog.messages[-1]
 
 
 @pytest.mark.parametrize("what", [*INDEX_FILES, "."])

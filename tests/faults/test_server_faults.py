@@ -128,7 +128,7 @@ async def test_an_agent_pays_one_deadline_and_nothing_is_lost_or_stored_twice(
     warned = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len([record for record in warned if f"127.0.0.1:{line.port}" in record.getMessage()]) == 1
     assert len(warned) == 1
-    assert len([record for record in caplog.records if "have their memory again" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "have their memory back" in record.getMessage()]) == 1
 
 
 IMPATIENT = RecallPolicy(deadline=0.3)
