@@ -144,7 +144,7 @@ class BackgroundExtraction:
             if len(await self._existing(batch)) == len(batch):
                 await self._store(facts, session, batch, last)
                 break
-        await _mark(self._engine, session, last)
+        await self._engine.values.put("mark", session, json.dumps(last))
 
     async def _facts_in(self, batch: Sequence[MemoryRecord]) -> Sequence[Fact]:
         query = "\n".join(record.content for record in _by_user(batch))[:_LONGEST_QUERY]
@@ -171,11 +171,8 @@ class BackgroundExtraction:
 async def mark_unread(engine: Engine, session: str) -> None:
     """Mark the next message of a session as the first to extract from, unless the session is marked already."""
     if await engine.values.get("mark", session) is None:
-        await _mark(engine, session, await engine.namespace_data.last_number("session", session))
-
-
-async def _mark(engine: Engine, session: str, sequence: int) -> None:
-    await engine.values.put("mark", session, json.dumps(sequence))
+        last = await engine.namespace_data.last_number("session", session)
+        await engine.values.put("mark", session, json.dumps(last))
 
 
 def _by_user(batch: Sequence[MemoryRecord]) -> list[MemoryRecord]:

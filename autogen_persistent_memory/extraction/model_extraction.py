@@ -108,14 +108,13 @@ class ModelExtractor(Extractor):
     def __init__(self, client: ChatCompletionClient, *, every: int = 10, rules: bool = True) -> None:
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
             raise ValueError(f"every must be a number of messages, 1 or more, not {every!r}.")
-        self.every: int | None = every
-        self._every = every
+        self.every: int = every
         self._client = check_client(client, "client")
         self._rules = RuleExtractor() if rules else None
 
     @property
     def config(self) -> ModelExtractorConfig:
-        return ModelExtractorConfig(client=dump_client(self._client), every=self._every, rules=self._rules is not None)
+        return ModelExtractorConfig(client=dump_client(self._client), every=self.every, rules=self._rules is not None)
 
     async def extract_now(self, message: Message) -> list[Fact]:
         """Return the facts that the rules find in a message."""
@@ -180,8 +179,7 @@ def extractor_from_config(config: ExtractorConfig) -> Extractor | None:
         return None
     if isinstance(config, RuleExtractorConfig):
         return RuleExtractor()
-    client = load_client(config.client, "the extractor")
-    return ModelExtractor(client, every=config.every, rules=config.rules)
+    return ModelExtractor(load_client(config.client, "the extractor"), every=config.every, rules=config.rules)
 
 
 def _supported_facts(

@@ -337,11 +337,11 @@ class _Repair:
         blocked = [collection for collection in before.collections if collection.blocking]
         if blocked:
             await self.connection.on_folder(lambda folder: unblock(folder, blocked))
-        for collection in blocked:
-            for write in collection.blocking:
-                self.done.append(
-                    f"Cut the tags of the record {write.id!r} of {where(collection)} from {write.tags:,} to {MAX_TAGS}."
-                )
+        self.done += [
+            f"Cut the tags of the record {write.id!r} of {where(collection)} from {write.tags:,} to {MAX_TAGS}."
+            for collection in blocked
+            for write in collection.blocking
+        ]
 
     @asynccontextmanager
     async def _engine_of(self, namespace: str) -> AsyncIterator[Engine]:
@@ -372,7 +372,8 @@ class _Repair:
                 for table in TABLES:
                     if table in parts and parts[table].unindexed:
                         await self._embed_missing(engine, table, parts[table])
-            if "dead vectors" in problems and self._may_embed(parts):
+            made_by = {parts[table].metadata.get("apm_embedding") for table in TABLES if table in parts}
+            if "dead vectors" in problems and made_by <= {self.embedding.id}:
                 count = await engine.compact(self.progress)
                 self.done.append(f"Compacted the {count} memories of {namespace!r}.")
 
@@ -400,8 +401,3 @@ class _Repair:
                 page = ids[start : start + _PAGE]
                 await engine.reindex(table, page)
                 done(len(page))
-
-    def _may_embed(self, parts: dict[str, InspectedCollection]) -> bool:
-        return all(
-            parts[table].metadata.get("apm_embedding") == self.embedding.id for table in TABLES if table in parts
-        )

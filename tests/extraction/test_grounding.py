@@ -1,4 +1,4 @@
-"""Which facts are believed: a table of what was said and what a model might make of it."""
+"""Which facts are believed: a table of messages and facts that a model might derive from them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TEAM = ["planner: We decided to use Redis for the sessions.", "coder: I could tr
         (["user: 私は東京に住んでいます"], "ユーザーは東京に住んでいます", "fact"),
     ],
 )
-def test_what_was_said_is_believed(said: list[str], content: str, kind: str) -> None:
+def test_a_stated_fact_is_believed(said: list[str], content: str, kind: str) -> None:
     assert Evidence(conversation(*said)).supports(content, kind)
 
 
@@ -73,7 +73,7 @@ def test_what_was_said_is_believed(said: list[str], content: str, kind: str) -> 
         (["user: 私は東京に住んでいます"], "ユーザーは猫が好きです", "fact"),
     ],
 )
-def test_what_was_not_said_is_not_believed(said: list[str], content: str, kind: str) -> None:
+def test_an_unstated_fact_is_not_believed(said: list[str], content: str, kind: str) -> None:
     assert not Evidence(conversation(*said)).supports(content, kind)
 
 
@@ -188,12 +188,12 @@ def test_a_rewording_without_anything_new_is_a_restatement(content: str, known: 
         ("I play the cello.", "The user plays the cello.", "The user lives in Lisbon.", False),
     ],
 )
-def test_a_fact_replaces_only_what_it_has_to_do_with(said: str, content: str, known: str, expected: bool) -> None:
+def test_a_fact_replaces_only_related_memories(said: str, content: str, known: str, expected: bool) -> None:
     assert Evidence(conversation(f"user: {said}")).allows_replacing(content, known) is expected
 
 
 @given(st.lists(st.text(), max_size=4), st.text())
-def test_no_text_is_trouble(said: list[str], content: str) -> None:
+def test_any_text_can_be_read(said: list[str], content: str) -> None:
     evidence = Evidence(conversation(*(f"user: {text}" for text in said)))
     assert evidence.supports(tidied(content)) in (True, False)
     assert restates(content, " ".join(said)) in (True, False)

@@ -1,6 +1,6 @@
-"""Extraction by a model: scripted models for what a large one would say, and a real small one end to end.
+"""Extraction by a model: scripted answers as of a large model, and a real small one end to end.
 
-`ReplayChatCompletionClient` is AutoGen's own: it gives prepared answers, as a paid model might.
+`ReplayChatCompletionClient` is AutoGen's own; it returns prepared answers.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ async def test_facts_that_the_model_finds_in_the_messages_are_returned() -> None
         (False, False, None),
     ],
 )
-async def test_the_model_is_held_to_the_strictest_form_it_has(structured: bool, json_mode: bool, form: object) -> None:
+async def test_the_model_gets_the_strictest_output_format_it_supports(
+    structured: bool, json_mode: bool, form: object
+) -> None:
     client = replay(answer("The user lives in Lisbon."), structured=structured, json_mode=json_mode)
     assert told(await found(client)) == ["The user lives in Lisbon."]
     assert client.create_calls[0]["json_output"] is form
@@ -148,17 +150,17 @@ async def test_a_sloppy_answer_is_understood(said: str) -> None:
         "\x00\ud800",
     ],
 )
-async def test_an_answer_without_facts_is_no_fact_and_no_trouble(said: str) -> None:
+async def test_an_answer_without_facts_yields_none_and_raises_nothing(said: str) -> None:
     assert await found(replay(said)) == []
 
 
-async def test_tool_calls_instead_of_an_answer_are_no_facts() -> None:
+async def test_tool_calls_instead_of_an_answer_yield_no_facts() -> None:
     usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
     called = CreateResult(finish_reason="function_calls", content=[], usage=usage, cached=False)
     assert await found(replay(called)) == []
 
 
-async def test_what_nobody_said_is_dropped() -> None:
+async def test_a_fact_that_nobody_stated_is_dropped() -> None:
     invented = [
         "The user lives in Madrid.",
         "The user has 3 children.",
@@ -189,7 +191,7 @@ async def test_an_unknown_kind_is_a_fact_and_a_passing_plan_passes() -> None:
     assert [fact.kind for fact in facts] == ["fact"]
 
 
-async def test_what_is_known_is_not_found_again() -> None:
+async def test_a_known_fact_is_not_returned_again() -> None:
     repeated = answer(
         "The user lives in Lisbon.",
         "User is living in Lisbon",
@@ -251,13 +253,13 @@ async def test_a_long_conversation_is_asked_about_in_parts() -> None:
 
 
 @pytest.mark.parametrize("trouble", [ConnectionError("gone"), httpx.ReadTimeout("slow"), Refused(429), Refused(503)])
-async def test_a_failure_that_passes_is_outlasted(trouble: Exception) -> None:
+async def test_a_transient_failure_is_retried(trouble: Exception) -> None:
     client = Failing([trouble, trouble], answer("The user lives in Lisbon."))
     assert told(await found(client)) == ["The user lives in Lisbon."]
     assert len(client.forms) == 3
 
 
-async def test_a_failure_that_stays_is_raised_after_the_retries() -> None:
+async def test_a_lasting_failure_is_raised_after_the_retries() -> None:
     client = Failing([ConnectionError("gone") for _ in range(9)])
     with pytest.raises(PersistentMemoryError, match=r"did not answer .*gone.*will be retried") as raised:
         await found(client)
@@ -265,7 +267,7 @@ async def test_a_failure_that_stays_is_raised_after_the_retries() -> None:
     assert len(client.forms) == 3
 
 
-async def test_a_wrong_key_is_not_tried_again() -> None:
+async def test_a_wrong_key_is_not_retried() -> None:
     client = Failing([Refused(401)], info=ABLE)
     with pytest.raises(PersistentMemoryError, match=r"401.*its key") as raised:
         await found(client)
@@ -274,13 +276,13 @@ async def test_a_wrong_key_is_not_tried_again() -> None:
 
 
 @pytest.mark.parametrize("trouble", [ValueError("not supported"), Refused(400)])
-async def test_a_model_that_cannot_be_held_to_a_form_after_all_is_asked_without(trouble: Exception) -> None:
+async def test_a_model_that_rejects_an_output_format_is_asked_without_it(trouble: Exception) -> None:
     client = Failing([trouble, trouble], answer("The user lives in Lisbon."), info=ABLE)
     assert told(await found(client)) == ["The user lives in Lisbon."]
     assert client.forms == [extraction._FoundFacts, True, None]
 
 
-async def test_a_model_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_that_hangs_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging(ReplayChatCompletionClient):
         async def create(self, *args: Any, **kwargs: Any) -> CreateResult:
             await asyncio.sleep(3600)
@@ -291,7 +293,7 @@ async def test_a_model_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -
         await ModelExtractor(Hanging([])).extract_later(LISBON, [])
 
 
-async def test_being_cancelled_is_no_failure() -> None:
+async def test_cancellation_is_not_a_failure() -> None:
     with pytest.raises(asyncio.CancelledError):
         await found(Failing([asyncio.CancelledError()]))  # type: ignore[list-item]
 
@@ -408,7 +410,7 @@ async def test_a_real_small_model_without_structured_output_says_nothing_untrue(
 
 @REAL
 @ONE_AT_A_TIME
-async def test_an_answer_that_is_cut_off_is_no_failure(server: LocalModel) -> None:
+async def test_a_truncated_answer_is_not_a_failure(server: LocalModel) -> None:
     client = server.client(max_tokens=45)
     try:
         facts = await ModelExtractor(client).extract_later(LISBON, [])
@@ -419,7 +421,7 @@ async def test_an_answer_that_is_cut_off_is_no_failure(server: LocalModel) -> No
 
 @REAL
 @ONE_AT_A_TIME
-async def test_a_model_that_is_gone_is_a_failure_to_try_again() -> None:
+async def test_an_unreachable_model_is_retried_later() -> None:
     async with local_model() as model:
         client = model.client(max_retries=0)
     with pytest.raises(PersistentMemoryError, match="will be retried"):
@@ -430,7 +432,7 @@ async def test_a_model_that_is_gone_is_a_failure_to_try_again() -> None:
 @REAL
 @ONE_AT_A_TIME
 @LOUD
-async def test_an_agent_on_a_real_small_model_learns_by_it_and_remembers(small: OpenAIChatCompletionClient) -> None:
+async def test_an_agent_with_a_real_small_model_learns_and_remembers(small: OpenAIChatCompletionClient) -> None:
     extractor = ModelExtractor(small, every=2, rules=False)
     async with PersistentMemory("ann", store=TemporaryStore(), extractor=extractor) as memory:
         agent = AssistantAgent("assistant", model_client=small, memory=[memory])

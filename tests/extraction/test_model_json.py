@@ -47,7 +47,7 @@ BOTH = ["likes tea", "likes jam"]
         ('{"kind": "fact"}', []),
     ],
 )
-def test_the_complete_objects_are_read_whatever_is_around_them(text: str, expected: list[str]) -> None:
+def test_complete_objects_are_read_among_any_other_text(text: str, expected: list[str]) -> None:
     assert [found["content"] for found in objects_with("content", text)] == expected
 
 
@@ -67,19 +67,19 @@ def test_a_list_of_strings_is_read_too(text: str, expected: list[str]) -> None:
     assert strings(text) == expected
 
 
-def test_a_list_that_is_no_json_is_read_by_its_lines() -> None:
+def test_a_list_that_is_not_json_is_read_line_by_line() -> None:
     text = "Here:\n1. The user likes tea.\n  - The user likes jam. \n**The user is Ada.\nHow about the user?\n"
     assert lines_like("The user", text) == ["The user likes tea.", "The user likes jam.", "The user is Ada."]
 
 
 @given(st.text())
-def test_no_text_is_trouble(text: str) -> None:
+def test_any_text_can_be_read(text: str) -> None:
     assert isinstance(objects_with("content", text), list)
     assert isinstance(strings(text), list)
 
 
 @given(st.text(alphabet="{}[]\"',:\\ncontent "))
-def test_no_broken_json_is_trouble(text: str) -> None:
+def test_broken_json_raises_nothing(text: str) -> None:
     assert isinstance(objects_with("content", text), list)
     assert isinstance(strings(text), list)
 
@@ -93,7 +93,7 @@ def test_an_answer_cut_off_anywhere_keeps_its_complete_objects(contents: list[st
 
 
 @pytest.mark.parametrize("text", ["{" * 50_000 + "}" * 50_000, '{"content":' * 9_000, "[" * 90_000, '"' * 90_000])
-def test_hostile_answers_take_no_time(text: str) -> None:
+def test_hostile_answers_are_read_quickly(text: str) -> None:
     start = time.thread_time()
     objects_with("content", text)
     strings(text)

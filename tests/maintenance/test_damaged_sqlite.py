@@ -1,4 +1,4 @@
-"""A SQLite file is read as SQLite reads it; and when it is damaged, as far as it can be, without what was deleted."""
+"""A SQLite file is read as SQLite reads it; of a damaged one all that is left is read, except deleted rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROWS = st.lists(
 
 
 def made(*changes: str, rows: list[Any] | None = None, page: int = PAGE) -> bytes:
-    """The file of a database with these rows."""
+    """Return the file of a database with these rows."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "database"
         with closing(sqlite3.connect(path)) as database, database:
@@ -65,7 +65,7 @@ def entries(data: bytes) -> set[tuple[Any, ...]]:
 
 
 def without(data: bytes, page: int, filling: bytes = bytes(PAGE)) -> bytes:
-    """The file with a page, counted from 1, overwritten."""
+    """Return the file with a page, counted from 1, overwritten."""
     return data[: (page - 1) * PAGE] + filling + data[page * PAGE :]
 
 
@@ -94,7 +94,7 @@ def test_columns_that_were_added_later_are_empty_in_earlier_rows() -> None:
 
 
 @pytest.mark.parametrize("filling", [bytes(PAGE), random.Random(2).randbytes(PAGE)], ids=["zeros", "rubbish"])
-def test_whichever_page_is_lost_a_row_is_in_its_table_or_in_the_index(filling: bytes) -> None:
+def test_a_row_survives_the_loss_of_any_page_in_its_table_or_its_index(filling: bytes) -> None:
     for page in pages(WHOLE)[1:]:
         database = DamagedDatabase(without(WHOLE, page, filling), SHAPES)
         table = database.table("things")
@@ -116,7 +116,7 @@ def test_a_text_that_was_overwritten_in_part_is_lost_and_still_in_the_other_plac
         assert {database.table("things").rows[78][1], indexed} == {Lost.LOST, EXPECTED[78]}
 
 
-def test_what_a_lost_page_led_to_is_found_without_it() -> None:
+def test_rows_below_a_lost_page_are_found_without_it() -> None:
     roots = _roots(WHOLE)
     assert names(without(WHOLE, roots["things"])) == EXPECTED
     assert len({number for _, number in entries(without(WHOLE, roots["by_name"]))}) > COUNT - 20
@@ -128,13 +128,13 @@ def test_a_file_without_its_first_page_is_read_if_its_pages_have_the_usual_size(
 
 
 @pytest.mark.parametrize("kept", [0, 1, 100, PAGE, 5 * PAGE + 77, len(WHOLE) // 2, len(WHOLE) - 1])
-def test_of_a_file_that_was_cut_short_the_rest_is_read(kept: int) -> None:
+def test_the_rest_of_a_truncated_file_is_read(kept: int) -> None:
     found = {number: name for number, name in names(WHOLE[:kept]).items() if name is not Lost.LOST}
     assert found.items() <= EXPECTED.items()
     assert len(found) >= COUNT * (kept / len(WHOLE) - 0.5)
 
 
-def test_what_was_deleted_stays_deleted_where_the_tree_or_the_list_of_unused_pages_is_whole() -> None:
+def test_deleted_rows_stay_deleted_if_the_tree_or_the_free_list_is_intact() -> None:
     numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60) SELECT 'new ' || i FROM n"
     data = made("DELETE FROM things", f"INSERT INTO things (name) {numbers}", rows=some())
     new = {number: f"new {number}" for number in range(1, 61)}
@@ -152,7 +152,7 @@ def test_what_was_deleted_stays_deleted_where_the_tree_or_the_list_of_unused_pag
 
 
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE)), st.binary(min_size=1, max_size=3 * PAGE)), max_size=20))
-def test_rubbish_anywhere_does_no_harm(damages: list[tuple[int, bytes]]) -> None:
+def test_garbage_anywhere_raises_nothing(damages: list[tuple[int, bytes]]) -> None:
     file = bytearray(WHOLE)
     for at, rubbish in damages:
         file[at : at + len(rubbish)] = rubbish
@@ -161,7 +161,7 @@ def test_rubbish_anywhere_does_no_harm(damages: list[tuple[int, bytes]]) -> None
     assert sum(1 for _ in database.index("by_name")) <= 3 * COUNT
 
 
-def test_pages_that_lead_to_one_another_are_not_followed_for_ever() -> None:
+def test_cycles_of_pages_are_not_followed_forever() -> None:
     root = _roots(WHOLE)["things"]
     start = (root - 1) * PAGE
     circle = WHOLE[: start + 8] + root.to_bytes(4, "big") + WHOLE[start + 12 :]

@@ -1,4 +1,4 @@
-"""Taking over what AutoGen's own `ChromaDBVectorMemory` remembered."""
+"""Import the memories of AutoGen's own `ChromaDBVectorMemory`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def text(content: str, **metadata: Any) -> MemoryContent:
 
 
 async def write(folder: Path, contents: Sequence[MemoryContent], collection: str = NAME) -> None:
-    """Let it remember something, and close Chroma behind it, which it does not do itself."""
+    """Write with ChromaDBVectorMemory, and close Chroma, which it does not do itself."""
     memory = theirs(folder, collection)
     for content in contents:
         await memory.add(content)
@@ -78,7 +78,7 @@ def in_folder(folder: Path) -> list[Path]:
 
 
 def hold(folder: Path) -> subprocess.Popen[str]:
-    """Another process that has the folder as its embedded store."""
+    """Start another process that has the folder open as its embedded store."""
     code = (
         "import sys; from pathlib import Path; from autogen_persistent_memory.storage.folder_lock import FolderLock;"
         "mine = FolderLock(Path(sys.argv[1])); mine.take(); print('taken', flush=True); sys.stdin.read()"
@@ -95,14 +95,14 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The temporary folder, in which nothing may be left."""
+    """The temporary folder, which must be empty afterwards."""
     place = tmp_path / "scratch"
     place.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(place))
     return place
 
 
-async def test_everything_is_taken_over_in_order_and_the_source_stays_as_it_is(
+async def test_everything_is_imported_in_order_and_the_source_is_unchanged(
     folder: Path, scratch: Path, profile: ProfileMemory
 ) -> None:
     given = [
@@ -132,7 +132,7 @@ async def test_everything_is_taken_over_in_order_and_the_source_stays_as_it_is(
 
 
 @pytest.mark.parametrize("count", [0, 1, 1200])
-async def test_any_number_is_taken_over_once_in_pages_with_progress(folder: Path, count: int) -> None:
+async def test_any_number_of_rows_is_imported_once_in_pages_with_progress(folder: Path, count: int) -> None:
     memory = theirs(folder)
     memory._ensure_initialized()
     collection: Any = memory._collection
@@ -156,9 +156,7 @@ async def test_any_number_is_taken_over_once_in_pages_with_progress(folder: Path
     assert len(seen) > 3 or count < 1200
 
 
-async def test_the_same_said_twice_becomes_one_memory_also_when_imported_again(
-    folder: Path, profile: ProfileMemory
-) -> None:
+async def test_duplicates_become_one_memory_also_when_imported_again(folder: Path, profile: ProfileMemory) -> None:
     await profile.remember("Has a cat")
     await write(folder, [text("Likes tea", a=1), text("Likes tea", b=2), text("Has a cat")])
     assert await profile.import_chroma(folder, NAME) == 3
@@ -184,7 +182,7 @@ async def test_a_moved_folder_is_the_same_collection_and_another_collection_is_n
     assert await profile.import_chroma(moved, "other") == 1
 
 
-async def test_what_was_superseded_since_is_not_revived(folder: Path, profile: ProfileMemory) -> None:
+async def test_a_memory_superseded_since_the_import_is_not_revived(folder: Path, profile: ProfileMemory) -> None:
     await write(folder, [text("Lives in Rome")])
     await profile.import_chroma(folder, NAME)
     (rome,) = await profile.records()
@@ -195,7 +193,7 @@ async def test_what_was_superseded_since_is_not_revived(folder: Path, profile: P
     assert [record.id for record in await profile.history("home")][-1] == rome.id
 
 
-async def test_times_of_the_caller_are_kept_and_else_those_of_chroma(folder: Path, clock: HandClock) -> None:
+async def test_times_come_from_the_callers_metadata_or_else_from_chroma(folder: Path, clock: HandClock) -> None:
     told = datetime(2025, 5, 6, 7, 8, 9, tzinfo=timezone.utc)
     given = [
         text("iso", created_at=told.isoformat()),
@@ -236,7 +234,7 @@ async def test_blank_memories_are_left_out_and_counted(
     assert caplog.messages == ["2 memories of the collection 'prefs' are blank and were not imported."]
 
 
-async def test_an_agent_sees_what_was_imported(folder: Path, tmp_path: Path) -> None:
+async def test_an_agent_sees_imported_memories(folder: Path, tmp_path: Path) -> None:
     await write(folder, [text("The user prefers temperatures in Celsius")])
     async with PersistentMemory("ann", store=EmbeddedStore(tmp_path / "ours"), embedding=words()) as memory:
         assert await memory.import_chroma(folder, NAME) == 1
@@ -248,7 +246,7 @@ async def test_an_agent_sees_what_was_imported(folder: Path, tmp_path: Path) -> 
     assert "The user prefers temperatures in Celsius" in seen
 
 
-async def test_a_memory_that_the_application_still_uses_goes_on_working(
+async def test_a_memory_that_the_application_still_uses_keeps_working(
     folder: Path, profile: ProfileMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder.parent)
@@ -288,7 +286,7 @@ async def test_nothing_of_the_source_stays_open(folder: Path, profile: ProfileMe
     assert left == []
 
 
-async def test_a_path_that_is_no_chroma_folder_is_refused_and_nothing_is_made_there(
+async def test_a_path_that_is_not_a_chroma_folder_is_refused_and_stays_empty(
     tmp_path: Path, profile: ProfileMemory
 ) -> None:
     with pytest.raises(ValueError, match=r"no folder .*nowhere.*persistence_path"):
@@ -315,7 +313,7 @@ async def test_an_unknown_collection_is_refused_with_the_names_of_those_that_are
     assert in_folder(scratch) == []
 
 
-async def test_collections_of_our_own_are_not_taken_for_theirs(tmp_path: Path, profile: ProfileMemory) -> None:
+async def test_our_own_collections_are_not_imported(tmp_path: Path, profile: ProfileMemory) -> None:
     async with ProfileMemory("bob", store=EmbeddedStore(tmp_path / "ours"), embedding=words()) as other:
         await other.remember("x")
         for name in (NAME, collection_name("bob", "profile")):
@@ -382,7 +380,7 @@ async def test_a_folder_that_changes_while_it_is_copied_is_refused(
         await profile.import_chroma(folder, NAME)
 
 
-async def test_a_cancelled_import_leaves_nothing_behind_and_can_be_taken_up(
+async def test_a_cancelled_import_leaves_nothing_behind_and_can_be_repeated(
     folder: Path, scratch: Path, profile: ProfileMemory
 ) -> None:
     await write(folder, [text(f"fact {number}") for number in range(30)])
@@ -398,7 +396,7 @@ async def test_a_cancelled_import_leaves_nothing_behind_and_can_be_taken_up(
     assert in_folder(scratch) == []
 
 
-async def test_a_store_that_could_not_be_opened_opens_once_it_is_mended(tmp_path: Path) -> None:
+async def test_a_store_that_could_not_be_opened_opens_after_its_repair(tmp_path: Path) -> None:
     store = tmp_path / "store"
     store.mkdir()
     (store / "chroma.sqlite3").write_bytes(b"no database" * 1000)

@@ -1,4 +1,4 @@
-"""A copy of a store in use is a store, with all that was acknowledged before."""
+"""A copy of a store in use is a store that holds every acknowledged write."""
 
 import asyncio
 import concurrent.futures
@@ -27,8 +27,8 @@ def a_memory(store: EmbeddedStore, namespace: str = "ann") -> PersistentMemory:
     return PersistentMemory(namespace, session="today", store=store, embedding=words(), extractor=None)
 
 
-async def copies_hold_what_was_acknowledged(folder: Path, *, snapshots: int, batch: int, least: int) -> None:
-    """Three write and read all the time, while snapshots are taken one after another; each at least so much later."""
+async def check_that_copies_hold_acknowledged_writes(folder: Path, *, snapshots: int, batch: int, least: int) -> None:
+    """Take snapshots one after another while three memories write and read, each after at least this many more writes."""
     store = EmbeddedStore(folder / "store")
     memories = {user: a_memory(store, user) for user in USERS}
     acknowledged: dict[str, dict[str, str]] = {user: {} for user in USERS}
@@ -74,14 +74,14 @@ async def copies_hold_what_was_acknowledged(folder: Path, *, snapshots: int, bat
         await memory.close()
 
 
-async def test_a_copy_made_while_all_write_holds_what_was_acknowledged(tmp_path: Path) -> None:
-    await copies_hold_what_was_acknowledged(tmp_path, snapshots=3, batch=5, least=20)
+async def test_a_copy_made_during_writes_holds_all_acknowledged_writes(tmp_path: Path) -> None:
+    await check_that_copies_hold_acknowledged_writes(tmp_path, snapshots=3, batch=5, least=20)
 
 
 @pytest.mark.soak
-async def test_copies_made_while_indexes_are_saved_hold_what_was_acknowledged(tmp_path: Path) -> None:
+async def test_copies_made_while_indexes_are_saved_hold_all_acknowledged_writes(tmp_path: Path) -> None:
     """Chroma saves an index every thousand memories."""
-    await copies_hold_what_was_acknowledged(tmp_path, snapshots=20, batch=40, least=120)
+    await check_that_copies_hold_acknowledged_writes(tmp_path, snapshots=20, batch=40, least=120)
 
 
 async def test_nothing_reaches_the_store_while_it_is_copied(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_a_store_of_another_process_is_refused(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["home", "store"]
 
 
-async def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
+async def test_an_invalid_source_or_target_is_refused(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path / "store")
     with pytest.raises(ValueError, match="no store in"):
         await snapshot(store, tmp_path / "copy", progress=False)

@@ -1,4 +1,4 @@
-"""Everything goes out of a store and into another, whatever is interrupted on the way."""
+"""Export everything from a store and import it into another, also after interruptions."""
 
 import asyncio
 import io
@@ -62,7 +62,7 @@ def a_memory(store: Store, namespace: str = "ann") -> PersistentMemory:
 async def filled(
     store: Store, *namespaces: str, write: Callable[[PersistentMemory], Awaitable[None]] = write
 ) -> dict[str, Any]:
-    """Write some of everything, and say what is there."""
+    """Write some of everything, and return what is there."""
     there = {}
     for namespace in namespaces:
         async with a_memory(store, namespace) as memory:
@@ -93,7 +93,7 @@ async def exported(store: Store, **options: Any) -> bytes:
     return stream.getvalue()
 
 
-async def taken_in(store: Store, export: bytes, **options: Any) -> int:
+async def imported(store: Store, export: bytes, **options: Any) -> int:
     return await import_memories(store, io.BytesIO(export), **{"embedding": words(), "progress": False} | options)
 
 
@@ -175,7 +175,7 @@ def test_a_value_comes_back_from_its_line_as_it_was(
 
 
 @given(text() | st.just("[1,2]") | st.just("NaN") | st.just("[" * 5000))
-def test_a_text_that_is_no_value_comes_back_as_it_was(text: str) -> None:
+def test_a_text_that_is_not_json_comes_back_as_it_was(text: str) -> None:
     line = ValueLine("ann", "state", "today", Entry(text, None))
     assert from_line(to_line(line)) == line
 
@@ -231,8 +231,8 @@ async def test_any_records_are_the_same_in_another_store(some: list[MemoryRecord
     of_ann = [replace(record, namespace="ann") for record in some]
     lines = [Header(len(some)), *(RecordLine("profile", record) for record in of_ann), End(len(some))]
     first, second = TemporaryStore(), TemporaryStore()
-    assert await taken_in(first, "".join(map(to_line, lines)).encode()) == len(some)
-    await taken_in(second, await exported(first))
+    assert await imported(first, "".join(map(to_line, lines)).encode()) == len(some)
+    await imported(second, await exported(first))
     for store in (first, second):
         found = await a_memory(store)._engine.find([record.id for record in some], ["profile"])
         assert sorted(found, key=lambda record: record.id) == sorted(of_ann, key=lambda record: record.id)
@@ -266,7 +266,7 @@ async def test_progress_ends_at_its_total() -> None:
 # Embeddings
 
 
-async def test_vectors_in_the_file_spare_the_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_vectors_in_the_file_are_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     source, target, other = TemporaryStore(), TemporaryStore(), TemporaryStore()
     there = await filled(source, "ann", write=a_few)
     export = await exported(source, vectors=True)
@@ -274,27 +274,27 @@ async def test_vectors_in_the_file_spare_the_embedding(monkeypatch: pytest.Monke
     def fail(texts: list[str]) -> list[list[float]]:
         raise AssertionError(texts)
 
-    await taken_in(target, export, embedding=CallableEmbedding(fail, id="toy-words"))
+    await imported(target, export, embedding=CallableEmbedding(fail, id="toy-words"))
     assert await found_in(target, "ann") == there["ann"]
     async with a_memory(target) as memory:
         assert (await memory.recall("Never deploy on Fridays", limit=1)).hits[0].cosine == pytest.approx(1, abs=1e-3)
     with pytest.raises(PersistentMemoryError):
-        await taken_in(other, export, embedding=CallableEmbedding(fail, id="another"))
+        await imported(other, export, embedding=CallableEmbedding(fail, id="another"))
 
 
-async def test_another_embedding_than_the_target_uses_is_refused() -> None:
+async def test_an_embedding_other_than_the_targets_is_refused() -> None:
     source, target = TemporaryStore(), TemporaryStore()
     there = await filled(source, "ann", write=a_few)
-    await taken_in(target, await exported(source))
+    await imported(target, await exported(source))
     with pytest.raises(EmbeddingMismatchError):
-        await taken_in(target, await exported(source), embedding=words("another"))
+        await imported(target, await exported(source), embedding=words("another"))
     assert await found_in(target, "ann") == there["ann"]
 
 
-# What is there already
+# Records that exist already
 
 
-async def test_what_changed_later_stays_and_what_changed_earlier_is_replaced() -> None:
+async def test_the_version_that_changed_later_wins() -> None:
     here, there = TemporaryStore(), TemporaryStore()
     async with a_memory(here) as memory:
         await memory.remember("Favourite drink is tea", key="drink")
@@ -304,25 +304,25 @@ async def test_what_changed_later_stays_and_what_changed_earlier_is_replaced() -
         await memory.remember("Favourite drink is cocoa", key="drink")
         await memory.set("theme", "light")
     after = await exported(here)
-    await taken_in(there, before)
-    assert await taken_in(there, after) == 3
-    assert await taken_in(there, before) == 0
+    await imported(there, before)
+    assert await imported(there, after) == 3
+    assert await imported(there, before) == 0
     async with a_memory(there) as memory:
         assert [record.content for record in await memory.records()] == ["Favourite drink is cocoa"]
         assert [record.superseded_by is None for record in await memory.history("drink")] == [True, False]
         assert await memory.get("theme") == "light"
 
 
-async def test_of_two_lines_with_one_id_the_later_counts() -> None:
+async def test_the_later_of_two_lines_with_one_id_wins() -> None:
     record = MemoryRecord(id="x", namespace="ann", content="Likes tea", created_at=NOW, updated_at=NOW)
     later = replace(record, tags=("sure",), updated_at=NOW + timedelta(days=1))
     lines = [Header(2), *(RecordLine("profile", one) for one in (later, record)), End(2)]
     store = TemporaryStore()
-    await taken_in(store, "".join(map(to_line, lines)).encode())
+    await imported(store, "".join(map(to_line, lines)).encode())
     assert await a_memory(store).record("x") == later
 
 
-async def test_a_memory_that_is_open_finds_what_is_imported_at_once() -> None:
+async def test_an_open_memory_finds_imported_records_at_once() -> None:
     source, target = TemporaryStore(), TemporaryStore()
     async with a_memory(source) as memory:
         await memory.remember("The zebra is called Mabel")
@@ -332,7 +332,7 @@ async def test_a_memory_that_is_open_finds_what_is_imported_at_once() -> None:
         await memory.remember("The lion is called Leo")
         await memory.session.append("user", "Who is the first one here?")
         assert len(await memory.recall("zebra", limit=9)) == 2
-        await taken_in(target, await exported(source))
+        await imported(target, await exported(source))
         best = (await memory.recall("zebra", limit=1)).hits[0]
         assert (best.record.content, best.keywords > 0) == ("The zebra is called Mabel", True)
         assert (await memory.session.append("user", "And who is the last one?")).sequence == 6
@@ -345,7 +345,7 @@ async def test_namespaces_are_renamed_one_by_one_and_by_path() -> None:
     source, target = TemporaryStore(), TemporaryStore()
     there = await filled(source, "prod/ann", "prod/eu/bob", "cleo", "prod", write=a_few)
     rename = {"prod/": "staging/", "prod/eu/": "eu/", "cleo": "dora"}
-    await taken_in(target, await exported(source), rename=rename)
+    await imported(target, await exported(source), rename=rename)
     assert await StoreConnection(target).namespaces() == ["dora", "eu/bob", "prod", "staging/ann"]
     assert await found_in(target, "staging/ann") == in_namespace(there["prod/ann"], "staging/ann")
 
@@ -354,14 +354,14 @@ async def test_two_namespaces_are_never_mixed_in_one() -> None:
     source, target = TemporaryStore(), TemporaryStore()
     there = await filled(source, "ann", "bob", write=a_few)
     with pytest.raises(PersistentMemoryError, match=r"Line \d+ .*'ann' and 'bob' would be mixed in 'ann'"):
-        await taken_in(target, await exported(source), rename={"bob": "ann"})
+        await imported(target, await exported(source), rename={"bob": "ann"})
     assert await found_in(target, "ann") == there["ann"]
 
 
 @pytest.mark.parametrize("rename", [{"a/": "b"}, {"a": "b/"}, {"": "b"}, {"a": "../b"}, {"/": "b/"}])
-async def test_a_renaming_that_makes_no_sense_is_refused(rename: dict[str, str]) -> None:
+async def test_an_invalid_rename_is_refused(rename: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"slash|namespace"):
-        await taken_in(TemporaryStore(), b"", rename=rename)
+        await imported(TemporaryStore(), b"", rename=rename)
 
 
 async def test_only_the_namespaces_asked_for_are_exported() -> None:
@@ -375,7 +375,7 @@ async def test_only_the_namespaces_asked_for_are_exported() -> None:
         await exported(store, namespaces=["../ann"])
 
 
-# Trouble
+# Errors
 
 
 def without(name: str) -> Callable[[dict[str, Any]], object]:
@@ -409,7 +409,7 @@ BAD_LINES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 
 
 @pytest.mark.parametrize("bad", BAD_LINES)
-async def test_a_bad_line_is_named_what_came_before_stays_and_the_rest_comes_when_it_is_mended(bad: str) -> None:
+async def test_an_invalid_line_is_named_and_the_rest_is_imported_once_it_is_corrected(bad: str) -> None:
     source, target = TemporaryStore(), TemporaryStore()
     async with a_memory(source) as memory:
         await memory.remember_many([f"The number {number} is mine" for number in range(9)])
@@ -421,21 +421,21 @@ async def test_a_bad_line_is_named_what_came_before_stays_and_the_rest_comes_whe
     with pytest.raises(
         PersistentMemoryError, match=rf"^Line 7 of the export .*{reason}.* All lines before it were imp"
     ):
-        await taken_in(target, export)
+        await imported(target, export)
     async with a_memory(target) as memory:
         assert {record.id for record in await memory.records()} == {line["id"] for line in lines[2:6]}
-    assert await taken_in(target, as_export(lines)) == 5
+    assert await imported(target, as_export(lines)) == 5
     assert await found_in(target, "ann") == await found_in(source, "ann")
 
 
-async def test_a_file_that_was_cut_off_is_noticed() -> None:
+async def test_a_truncated_file_is_detected() -> None:
     source, target = TemporaryStore(), TemporaryStore()
     there = await filled(source, "ann", write=a_few)
     *lines, end = (await exported(source)).splitlines(keepends=True)
     with pytest.raises(PersistentMemoryError, match=rf"cut off after line {len(lines)}"):
-        await taken_in(target, b"".join(lines))
+        await imported(target, b"".join(lines))
     assert await found_in(target, "ann") == there["ann"]
-    assert await taken_in(target, b"".join([*lines, b"\n", end])) == 0
+    assert await imported(target, b"".join([*lines, b"\n", end])) == 0
 
 
 @pytest.mark.parametrize(
@@ -452,12 +452,12 @@ async def test_a_file_that_was_cut_off_is_noticed() -> None:
         ),
     ],
 )
-async def test_what_is_no_export_of_ours_is_refused(export: bytes, error: type[Exception], reason: str) -> None:
+async def test_a_file_that_is_not_an_export_is_refused(export: bytes, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
-        await taken_in(TemporaryStore(), export)
+        await imported(TemporaryStore(), export)
 
 
-async def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+async def test_an_unusable_file_is_named(tmp_path: Path) -> None:
     store = TemporaryStore()
     await filled(store, "ann", write=a_few)
     with pytest.raises(PersistentMemoryError, match=r"missing\.jsonl cannot be read: No such file"):
@@ -466,7 +466,7 @@ async def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         await export_memories(store, tmp_path / "nowhere" / "file.jsonl", progress=False)
 
 
-async def test_an_export_that_fails_leaves_the_former_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_export_keeps_the_previous_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, file = TemporaryStore(), tmp_path / "memories.jsonl"
     await filled(store, "ann", write=a_few)
     file.write_text("the former one")
@@ -484,7 +484,7 @@ async def test_an_export_that_fails_leaves_the_former_one(tmp_path: Path, monkey
     assert file.read_text().startswith('{"type":"header"')
 
 
-async def test_an_export_that_is_killed_leaves_the_former_one_and_is_simply_run_again(tmp_path: Path) -> None:
+async def test_a_killed_export_keeps_the_previous_file_and_can_be_repeated(tmp_path: Path) -> None:
     store, file = EmbeddedStore(tmp_path / "store"), tmp_path / "memories.jsonl"
     async with a_memory(store) as memory:
         await memory.remember_many([f"The number {number} is mine" for number in range(1200)])
@@ -502,7 +502,7 @@ async def test_an_export_that_is_killed_leaves_the_former_one_and_is_simply_run_
     assert await import_memories(target, file, embedding=words(), progress=False) == 1200
 
 
-async def test_two_exports_to_one_file_at_once_are_both_whole(tmp_path: Path) -> None:
+async def test_two_concurrent_exports_to_one_file_are_both_complete(tmp_path: Path) -> None:
     store, file = TemporaryStore(), tmp_path / "memories.jsonl"
     await filled(store, "ann", "bob", "eve", write=a_few)
     first = await asyncio.gather(*(export_memories(store, file, progress=False) for _ in range(5)))
@@ -517,12 +517,12 @@ async def test_a_pipe_is_written_and_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     count, text = await asyncio.gather(export_memories(store, pipe, progress=False), asyncio.to_thread(pipe.read_bytes))
     assert pipe.is_fifo()
-    assert await taken_in(TemporaryStore(), text) == count
+    assert await imported(TemporaryStore(), text) == count
     with pytest.raises(PersistentMemoryError, match="Is a directory"):
         await export_memories(store, tmp_path, progress=False)
 
 
-async def test_an_export_is_of_one_moment_though_memories_change_meanwhile() -> None:
+async def test_an_export_is_consistent_while_memories_change() -> None:
     store = TemporaryStore()
     memory = a_memory(store)
     await memory.remember_many([{"content": f"The key {number} is at 0", "key": str(number)} for number in range(30)])
@@ -544,7 +544,7 @@ async def test_an_export_is_of_one_moment_though_memories_change_meanwhile() -> 
     await memory.close()
 
 
-async def test_an_import_that_was_killed_is_simply_run_again(tmp_path: Path) -> None:
+async def test_a_killed_import_can_be_repeated(tmp_path: Path) -> None:
     source, target, file = TemporaryStore(), EmbeddedStore(tmp_path / "store"), tmp_path / "memories.jsonl"
     async with a_memory(source) as memory:
         await memory.remember_many([f"The number {number} is mine" for number in range(300)])
@@ -562,7 +562,7 @@ async def test_an_import_that_was_killed_is_simply_run_again(tmp_path: Path) -> 
 
 
 async def a_program(what: str, folder: Path, file: Path) -> asyncio.subprocess.Process:
-    """This file as a program that imports, and tells how far it is; or exports, and dies in the middle of it."""
+    """Run this file as a program that imports and prints its progress, or exports and dies halfway."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return await asyncio.create_subprocess_exec(
         sys.executable, __file__, what, str(folder), str(file), env=environment, stdout=subprocess.PIPE
@@ -602,7 +602,7 @@ async def test_the_code_of_the_guide_runs(
 
 @pytest.mark.soak
 async def test_a_hundred_thousand_memories_go_through_little_ram(tmp_path: Path) -> None:
-    """Measured each in a process of its own: what importing or exporting takes above an open store."""
+    """Measure each in its own process: the RAM that an import or export takes beyond an open store."""
     file, folder = tmp_path / "many.jsonl", tmp_path / "store"
     count = 100_000
     record = MemoryRecord(id="", namespace="ann", content="", created_at=NOW, updated_at=NOW, mime_type=TEXT)

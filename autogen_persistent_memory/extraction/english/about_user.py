@@ -35,9 +35,8 @@ def _is_place(phrase: str) -> bool:
         r"(?:fear|peace|harmony|hope|denial|here|there|with|hell|heaven|next|work|bed|sync|python)", phrase
     ):
         return True  # typed without capitals
-    return (
-        is_proper(phrase) and not re.match(r"(?:the )?(?:Monday|Tuesday|Wednesday|Thursday|Friday)", phrase)
-    ) or bool(PLACE_WORD.search(phrase))
+    is_day = re.match(r"(?:the )?(?:Monday|Tuesday|Wednesday|Thursday|Friday)", phrase)
+    return (is_proper(phrase) and not is_day) or bool(PLACE_WORD.search(phrase))
 
 
 def _home(found: re.Match[str]) -> Finding | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 
+from ...core.lazy_regex import lazy
 from ...text.sentences import own_sentences
 from .person import is_adverb, spelled_out
 from .vocabulary import pattern
@@ -29,6 +31,9 @@ _TAG_QUESTION = pattern(
     r"(?:^|[\s,])(?:right|correct|no|yes|huh|eh|okay|ok|(?:do|is|are|am|have|did|was|does|has|will|would|can)(?:n't"
     r"| not)? (?:i|we|it|you|he|she|they)(?: not)?)\s*\?+$"
 )
+_BEFORE_QUESTION = lazy(
+    r",\s+|\s+[-–—]+\s+|;\s*|\s+(?:so|and|but)\s+(?=(?:what|which|where|how|can|could|should|would|do|is|are)\b)"
+)
 _UNREAL_SENTENCE = pattern(
     r"(?:even )?(?:if|unless|imagine|suppose|supposing|assume|assuming|maybe|perhaps|say (?:i|we|my)|what if|in theory"
     r"|once i|until i|as soon as|ideally|hopefully|it is not true|it is not that|not that)\b|(?:he|she|they|it|people"
@@ -46,7 +51,7 @@ _UNREAL_CLAUSE = pattern(
     r"|like to think|pretending|whether|kidding|joking|tempted|afraid|need (?:a|an|to|help|you|some)|almost|nearly"
     r"|plan(?:ning)? to (?:maybe|possibly)|trying to|if (?!possible|you can|necessary|needed|that is ok))\b"
 )
-_GREETING = pattern(
+_LEAD_IN = pattern(
     r"(?:(?:hi|hey|hello|hiya)(?: (?:there|all|everyone|again|team))?|good (?:morning|evening|afternoon)"
     r"|thanks(?! to\b)(?: a lot| for \w+ ?\w*)?|thank you|ok|okay|well|yes|yeah|yep|yup|no|nope|sure|right|oh|ah|hmm"
     r"|great|perfect|cool|nice|sorry|also|btw|by the way|actually|anyway|fyi|ps|p\.s\.|for your information"
@@ -94,7 +99,7 @@ _OPENING = pattern(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence that states something, with contractions spelled out and without greetings."""
+    """A sentence that states something, with contractions spelled out and without lead-ins such as "by the way"."""
 
     text: str
     explicit: bool = False
@@ -131,7 +136,7 @@ def clauses(claim: Claim) -> list[Clause]:
     """Return the clauses of a claim, cut before each further "I", "we", "my" or "our", without wishes and guesses."""
     found: list[Clause] = []
     for part in _parts(claim.text):
-        part = _without_greeting(part)
+        part = _without_lead_in(part)
         opening = _OPENING.match(part)
         start = opening.end() if opening else 0
         clause = Clause(part[:start], _ASIDE.sub("", part[start:]))
@@ -164,10 +169,10 @@ def without_adverbs(predicate: str) -> str:
 
 
 def _claim(said: str) -> Claim | None:
-    asked = said = _without_greeting(_TRAILING.sub("", said))
+    asked = said = _without_lead_in(_TRAILING.sub("", said))
     explicit = _EXPLICIT.match(said)
     if explicit:
-        said = _without_greeting(said[explicit.end() :])
+        said = _without_lead_in(said[explicit.end() :])
         if said.endswith("?") and re.match(r"(?:can|could)\b", asked, _I):
             said = said.rstrip("?")  # "can you remember that …?"
     if said.endswith("?"):
@@ -183,23 +188,14 @@ def _before_question(said: str) -> str:
     """Return what a sentence states before it asks: "I am vegan" of "I am vegan, what can I eat?"."""
     if _TAG_QUESTION.search(said):
         return ""
-    stated: list[str] = []
-    for part in re.split(
-        r",\s+|\s+[-–—]+\s+|;\s*|\s+(?:so|and|but)\s+(?=(?:what|which|where|how|can|could|should|would|do|is|are)\b)",
-        said,
-    ):
-        if _OPENS_QUESTION.match(part) or part.endswith("?"):
-            break
-        stated.append(part)
-    return ", ".join(stated)
+    parts = _BEFORE_QUESTION.split(said)
+    return ", ".join(takewhile(lambda part: not (_OPENS_QUESTION.match(part) or part.endswith("?")), parts))
 
 
-def _without_greeting(said: str) -> str:
+def _without_lead_in(said: str) -> str:
     for _ in range(4):
-        lead = _GREETING.match(said)
-        if lead is None:
-            break
-        said = said[lead.end() :].lstrip()
+        lead_in = _LEAD_IN.match(said)
+        said = said[lead_in.end() :].lstrip() if lead_in else said
     return said
 
 

@@ -213,14 +213,8 @@ def qualifier(phrase: str, category: str) -> str | None:
         return None
     purpose = found[1].lower().strip()
     purpose = re.split(r"\s+(?:in|on|at|with|by|and|since|now)\s+", purpose)[0]
-    if (
-        purpose in _PLAIN
-        or _CATEGORY_NAMED.get(purpose) == category
-        or " i " in f" {purpose} "
-        or " we " in f" {purpose} "
-    ):
-        return None
-    return slug(purpose)
+    of_speaker = re.search(r"(?:^| )(?:i|we)(?: |$)", purpose)
+    return None if of_speaker or purpose in _PLAIN or _CATEGORY_NAMED.get(purpose) == category else slug(purpose)
 
 
 def choice_slot(phrase: str) -> str | None:

@@ -176,8 +176,9 @@ async def recover(connection: ChromaConnection, embedding: Embedding, progress: 
     others = [part for part in found.tables if part.embedding not in (None, embedding.id)]
     await _build(EmbeddedStore(place), ours, found.values, embedding, progress)
     damaged = await connection.on_folder(lambda folder: _swap(folder, place, purpose, found.leftovers, others))
-    recovered = sum(len(part.records) for part in ours) + sum(map(len, found.values.values()))
-    return Recovery(tuple(_account(found, ours, others, damaged)), recovered, found.missing, damaged)
+    memories, values = sum(len(part.records) for part in ours), sum(map(len, found.values.values()))
+    done = tuple(_account(found, memories, values, others, damaged))
+    return Recovery(done, memories + values, found.missing, damaged)
 
 
 async def _build(
@@ -234,10 +235,9 @@ def _exported(tables: Sequence[TableContents]) -> Iterator[Line]:
 
 
 def _account(
-    found: Contents, ours: Sequence[TableContents], others: Sequence[TableContents], damaged: Path
+    found: Contents, memories: int, values: int, others: Sequence[TableContents], damaged: Path
 ) -> Iterator[str]:
     """Yield what was done, in sentences."""
-    memories, values = sum(len(part.records) for part in ours), sum(map(len, found.values.values()))
     lost = f"{found.missing} more are known to have existed." if found.missing else "None is known to be missing."
     yield f"Recovered {memories} memories and {values} values from the damaged store, and computed their vectors again. {lost}"
     if found.may_hold_deleted:

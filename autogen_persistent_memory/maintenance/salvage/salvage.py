@@ -170,7 +170,7 @@ def _owners(
     topics = {(number, row[4]): row[3] for number, row in (*database.remnants(_LOG), *log)}
     for segment, id, number in identities:
         if segment in unowned and isinstance(topic := topics.get((number, id)), str):
-            owners[segment] = _collection_of(topic)
+            owners[segment] = topic.rpartition("/")[2]
     collections = database.table("collections")
     vacant = {row[0] for row in collections.rows.values()}.difference(owners.values())
     if len(rest := unowned.difference(owners)) == len(vacant) == 1 and not collections.gaps:
@@ -210,12 +210,8 @@ def _log(database: DamagedDatabase) -> dict[int, _Write]:
             content = json.loads(metadata or "{}")
         except ValueError:
             continue
-        log[number] = _Write(_collection_of(topic), id, operation == _DELETE, content)
+        log[number] = _Write(topic.rpartition("/")[2], id, operation == _DELETE, content)
     return log
-
-
-def _collection_of(topic: str) -> str:
-    return topic.rpartition("/")[2]
 
 
 def _replay(log: Mapping[int, _Write], collections: _Collections) -> dict[str, set[str]]:

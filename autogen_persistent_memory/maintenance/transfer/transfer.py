@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import get_args
@@ -194,26 +194,20 @@ class _InvalidLineError(PersistentMemoryError):
         )
 
 
+@dataclass
 class _Importer:
     """Stores the lines of an export, in batches that belong to one table of one namespace."""
 
-    def __init__(
-        self,
-        connection: StoreConnection,
-        embedding: Embedding,
-        renamed: Callable[[str], str],
-        done: Callable[[int], None],
-    ) -> None:
-        self.written = 0
-        self.has_ended = False
-        self._connection = connection
-        self._embedding = embedding
-        self._renamed = renamed
-        self._done = done
-        self._came_from: dict[str, str] = {}
-        self._made_by: dict[str, Mapping[TableName, str]] = {}
-        self._batch: list[RecordLine] = []
-        self._data: tuple[str, NamespaceData] | None = None
+    connection: StoreConnection
+    embedding: Embedding
+    renamed: Callable[[str], str]
+    done: Callable[[int], None]
+    written: int = 0
+    has_ended: bool = False
+    _came_from: dict[str, str] = field(default_factory=dict)
+    _made_by: dict[str, Mapping[TableName, str]] = field(default_factory=dict)
+    _batch: list[RecordLine] = field(default_factory=list)
+    _data: tuple[str, NamespaceData] | None = None
 
     async def import_page(self, page: Sequence[str | bytes], before: int) -> None:
         """Import a page, before which the file has `before` lines. If a line is invalid, those before it are stored."""
@@ -248,7 +242,7 @@ class _Importer:
         data = self._namespace_data(namespace)
         latest: dict[str, RecordLine] = {}
         for line in batch:
-            if line.record.id not in latest or _is_later(line.record, latest[line.record.id].record):
+            if line.record.id not in latest or _changed(line.record) > _changed(latest[line.record.id].record):
                 latest[line.record.id] = line
         missing, changed = await _to_write(data, table, latest.values())
         lines = [*missing, *changed]
@@ -264,29 +258,29 @@ class _Importer:
 
         if lines:
             self.written += await data.as_a_whole(store)
-        self._done(len(batch))
+        self.done(len(batch))
 
     async def _vectors(self, lines: Sequence[RecordLine]) -> Vectors:
         """Return the vectors in the file where the same embedding made them, else new ones."""
 
         def is_ours(line: RecordLine) -> bool:
             made_by = self._made_by.get(line.record.namespace, {}).get(line.table)
-            return line.vector is not None and made_by == self._embedding.id
+            return line.vector is not None and made_by == self.embedding.id
 
-        new = iter(await embedded([line.record for line in lines if not is_ours(line)], self._embedding))
+        new = iter(await embedded([line.record for line in lines if not is_ours(line)], self.embedding))
         return [line.vector if line.vector is not None and is_ours(line) else next(new) for line in lines]
 
     async def _store_value(self, line: ValueLine) -> None:
-        values = self._connection.values(line.namespace)
+        values = self.connection.values(line.namespace)
         there = await values.entry(line.space, line.name)
         if there is None or (line.entry.at is not None and (there.at is None or there.at < line.entry.at)):
             await values.put(line.space, line.name, line.entry.text, line.entry.at)
             self.written += 1
-        self._done(1)
+        self.done(1)
 
     def _target(self, number: int, namespace: str) -> str:
         """Return the namespace to write to; two of the file must not end up in one."""
-        target = self._renamed(namespace)
+        target = self.renamed(namespace)
         came_from = self._came_from.setdefault(target, namespace)
         if came_from != namespace:
             raise _InvalidLineError(
@@ -296,8 +290,8 @@ class _Importer:
 
     def _namespace_data(self, namespace: str) -> NamespaceData:
         if self._data is None or self._data[0] != namespace:
-            embed = partial(embedded, embedding=self._embedding)
-            self._data = namespace, NamespaceData(namespace, self._connection, self._embedding.id, embed)
+            embed = partial(embedded, embedding=self.embedding)
+            self._data = namespace, NamespaceData(namespace, self.connection, self.embedding.id, embed)
         return self._data[1]
 
 
@@ -321,14 +315,11 @@ async def _to_write(
     by_id = {line.record.id: line for line in lines}
     there = {record.id: record for record in await data.table(table).get(list(by_id))}
     missing = [line for id, line in by_id.items() if id not in there]
-    return missing, [by_id[id] for id, record in there.items() if _is_later(by_id[id].record, record)]
-
-
-def _is_later(record: MemoryRecord, than: MemoryRecord) -> bool:
-    return _changed(record) > _changed(than)
+    return missing, [by_id[id] for id, record in there.items() if _changed(by_id[id].record) > _changed(record)]
 
 
 def _changed(record: MemoryRecord) -> tuple[datetime, bool, int]:
+    """Return when a record changed last, to compare two versions of it."""
     times = (record.updated_at, record.superseded_at, record.last_used_at)
     return max(time for time in times if time is not None), record.superseded_by is not None, record.uses
 
