@@ -194,7 +194,7 @@ def changes(*, content: object, kind: object, tags: object, pinned: object, key:
         ValueError: An argument is invalid, or all of them are None.
     """
     if all(value is None for value in (content, kind, tags, pinned, key)):
-        raise ValueError("edit() needs something to change: content, kind, tags, pinned or key.")
+        raise ValueError("edit() needs to know what to change: content, kind, tags, pinned or key.")
     return Changes(
         content=None if content is None else check_content(content),
         kind=None if kind is None else check_kind(kind),

@@ -116,7 +116,7 @@ async def test_an_unknown_or_outdated_memory_and_an_edit_of_nothing_are_refused(
     for id in ("nothing", old.id):
         with pytest.raises(PersistentMemoryError, match="no current memory"):
             await profile.edit(id, kind="fact")
-    with pytest.raises(ValueError, match="needs something to change"):
+    with pytest.raises(ValueError, match="needs to know what to change"):
         await profile.edit(old.id)
     for bad in ({"content": " "}, {"kind": ""}, {"tags": "a"}, {"pinned": 1}, {"key": " "}):
         with pytest.raises(ValueError, match=next(iter(bad))):
