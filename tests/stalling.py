@@ -23,7 +23,7 @@ async def stalls_during(work: Awaitable[object]) -> list[float]:
     return stalls
 
 
-def _compute(seconds: float) -> None:
+def compute(seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         sum(range(1000))
@@ -37,7 +37,7 @@ async def own_stall(work: Callable[[int], Awaitable[object]], longest: float, *,
     """
     own = longest
     for attempt in range(ATTEMPTS):
-        control = await stalls_during(asyncio.to_thread(_compute, 0.5))
+        control = await stalls_during(asyncio.to_thread(compute, 0.5))
         own = _at(share, await stalls_during(work(attempt))) - 2 * _at(share, control)
         if own < longest:
             break

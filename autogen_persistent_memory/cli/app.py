@@ -16,8 +16,8 @@ from typing import Any
 
 import typer
 
+from ..cli import demo, maintain, read, share, write
 from ..core.errors import PersistentMemoryError
-from . import demo, maintain, read, share, write
 from .context import FAILED, CommandContext, NothingFoundError
 from .options import Json, Path, Server, Ssl, TokenEnv, Version
 from .output import note

@@ -36,7 +36,7 @@ class UnknownEmbedding(Embedding):
             f"Only the id of the embedding {self.id!r} is known. Name it: --embedding module:function"
         )
 
-    async def _compute(self, texts: list[str]) -> Vectors:
+    async def compute(self, texts: list[str]) -> Vectors:
         raise PersistentMemoryError(
             f"These memories were embedded with {self.id!r}, a function of your own code. Name it: "
             f"--embedding module:function --embedding-id {self.id!r}"
@@ -51,7 +51,7 @@ class RecordedEmbedding(UnknownEmbedding):
         self._allowed: Embedding | None = None
         super().__init__(id)
 
-    async def _compute(self, texts: list[str]) -> Vectors:
+    async def compute(self, texts: list[str]) -> Vectors:
         return await (await self._in_thread(self._after_confirmation)).embed(texts)
 
     def _after_confirmation(self) -> Embedding:

@@ -19,7 +19,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core.models import AssistantMessage, FunctionExecutionResultMessage, LLMMessage, SystemMessage, UserMessage
 
-from ..core.checks import MAX_SOURCE, mended
+from ..core.checks import MAX_SOURCE, without_lone_surrogates
 from ..core.lazy_regex import lazy
 from ..core.records import QUOTE, MemoryRecord
 from ..retrieval.diversity import in_any_person
@@ -103,8 +103,8 @@ def text_of(message: LLMMessage) -> str:
     if not isinstance(message, (SystemMessage, UserMessage, AssistantMessage)):
         return ""
     if isinstance(message.content, str):
-        return mended(without_answers(message.content))
-    return mended("\n".join(part for part in message.content if isinstance(part, str)))
+        return without_lone_surrogates(without_answers(message.content))
+    return without_lone_surrogates("\n".join(part for part in message.content if isinstance(part, str)))
 
 
 def is_said(message: LLMMessage) -> bool:
@@ -181,12 +181,12 @@ def _normalised_json(text: str) -> str:
 
 
 def _utterance(source: str, text: str) -> Utterance:
-    return Utterance(_name(source), mended(text).strip())
+    return Utterance(_name(source), without_lone_surrogates(text).strip())
 
 
 def _name(source: str) -> str:
     """Return the name of a speaker, as it is stored."""
-    return mended(source[:MAX_SOURCE])
+    return without_lone_surrogates(source[:MAX_SOURCE])
 
 
 def said_in(messages: Iterable[LLMMessage]) -> list[Utterance]:

@@ -14,7 +14,7 @@ from ..runtime.background_task import BackgroundTask
 from ..runtime.locks import CrossLoopLock
 from ..runtime.threads import in_thread
 from ..storage.availability import CircuitBreaker, patiently
-from ..storage.outbox import Heard, Outbox, Parcel
+from ..storage.outbox import Outbox, Parcel, QueuedMessage
 from .learning import Learner, links
 
 logger = logging.getLogger("autogen_persistent_memory")
@@ -40,8 +40,8 @@ class Delivery:
     def __init__(self, engine: Engine, learner: Learner | None = None) -> None:
         self._engine = engine
         self._learner = learner or Learner(engine)
-        self._heard: list[Heard] = []
-        self._messages: list[Heard] = []  # whose facts are stored
+        self._heard: list[QueuedMessage] = []
+        self._messages: list[QueuedMessage] = []  # whose facts are stored
         self._learning, self._storing = CrossLoopLock(), CrossLoopLock()
         self._writing = BackgroundTask(self.store)
         self._delivering = BackgroundTask(self._deliver_all)
@@ -51,11 +51,11 @@ class Delivery:
     @property
     def outbox(self) -> Outbox | None:
         """The queue on this machine's disk; None where the store itself is on this machine."""
-        return self._engine.namespace_data.outbox
+        return self._engine.data.outbox
 
     @property
     def _breaker(self) -> CircuitBreaker:
-        return self._engine.namespace_data.connection.breaker
+        return self._engine.data.connection.breaker
 
     # To the store
 
@@ -64,7 +64,7 @@ class Delivery:
         """Whether every message that was added is stored or queued."""
         return not self._heard and not self._messages
 
-    def add(self, heard: Sequence[Heard]) -> None:
+    def add(self, heard: Sequence[QueuedMessage]) -> None:
         """Add messages to be stored."""
         self._heard += heard
 
@@ -91,7 +91,9 @@ class Delivery:
                         self._messages.append(message._replace(learn=False, if_new=False))
         return list(facts.values())
 
-    async def _with_facts(self, heard: Heard, *, late: bool = False) -> tuple[Heard | None, list[MemoryRecord]]:
+    async def _with_facts(
+        self, heard: QueuedMessage, *, late: bool = False
+    ) -> tuple[QueuedMessage | None, list[MemoryRecord]]:
         """Store the facts of a message; return None for a message that an earlier process stored."""
         if heard.if_new:
             known = await self.said_before(heard.session, heard.source, heard.text)
@@ -123,7 +125,7 @@ class Delivery:
                 stored = {message.id for message in messages}
                 self._messages = [message for message in self._messages if message.id not in stored]
 
-    async def _store(self, messages: Sequence[Heard]) -> None:
+    async def _store(self, messages: Sequence[QueuedMessage]) -> None:
         await self._learner.expect(messages)
         drafts = [
             draft(
@@ -192,7 +194,7 @@ class Delivery:
         """
         outbox = self.outbox
         if outbox is not None and await self._has_queued():
-            async with self._engine.namespace_data.connection.lock(f"{self._engine.namespace}\noutbox"):
+            async with self._engine.data.connection.lock(f"{self._engine.namespace}\noutbox"):
                 await self._empty(outbox)
 
     async def _has_queued(self) -> bool:
@@ -245,8 +247,8 @@ class Delivery:
         if self._wake_up is None or self._wake_up[0] is not loop:
             self._cancel_wake_up()
             breaker, wake = self._breaker, partial(_start_in, loop, self._start)
-            self._wake_up = loop, partial(breaker.no_longer, wake)
-            breaker.when_it_answers(wake)
+            self._wake_up = loop, partial(breaker.cancel_call, wake)
+            breaker.call_when_reachable(wake)
 
     def _cancel_wake_up(self) -> None:
         if self._wake_up is not None:

@@ -10,7 +10,7 @@ from ..extraction.background_extraction import BackgroundExtraction, mark_unread
 from ..extraction.extractor import Extractor, Message, RuleExtractor, learned, within_limits
 from ..retrieval.engine import Engine
 from ..runtime.threads import in_thread
-from ..storage.outbox import Heard
+from ..storage.outbox import QueuedMessage
 from ..text.sentences import locate
 
 _MOST_FACTS = 500
@@ -36,7 +36,7 @@ class Learner:
         if session is not None and extractor is not None and extractor.every is not None:
             self.background = BackgroundExtraction(engine, session, extractor, extractor.every)
 
-    async def learn(self, heard: Heard, *, late: bool = False) -> tuple[Heard, list[MemoryRecord]]:
+    async def learn(self, heard: QueuedMessage, *, late: bool = False) -> tuple[QueuedMessage, list[MemoryRecord]]:
         """Store the facts in a message; return the message with links to them, and the facts.
 
         Args:
@@ -68,7 +68,7 @@ class Learner:
 
     async def learn_from_user(self, message: MemoryRecord) -> None:
         """Store the facts in a message that was stored as an agent's, and correct its origin: the user said it."""
-        heard = Heard(
+        heard = QueuedMessage(
             id=message.id,
             session=message.session or "",
             source=message.source or "",
@@ -86,7 +86,7 @@ class Learner:
         if self.background is not None and amended is not None:
             self.background.correct(amended)
 
-    async def expect(self, messages: Sequence[Heard]) -> None:
+    async def expect(self, messages: Sequence[QueuedMessage]) -> None:
         """Mark the sessions that a model has to read, before these messages are stored."""
         for session in {heard.session for heard in messages if heard.study}:
             if self.background is not None and session == self._session:
@@ -100,6 +100,6 @@ class Learner:
             self.background.add([record for record in stored if record.session == self._session])
 
 
-def links(heard: Heard) -> dict[str, object]:
+def links(heard: QueuedMessage) -> dict[str, object]:
     """Return the metadata that links a message to the facts it tells."""
     return {FACTS: list(heard.facts), SPANS: [list(span) for span in heard.spans]} if heard.facts else {}

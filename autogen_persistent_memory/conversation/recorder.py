@@ -23,7 +23,7 @@ from ..runtime.deadlines import CLOSING_SECONDS, within
 from ..runtime.reporting import notices
 from ..runtime.threads import in_thread
 from ..storage.availability import automatic, is_automatic
-from ..storage.outbox import Heard
+from ..storage.outbox import QueuedMessage
 from ..text.redaction import redact
 from .autogen_compat import State, everything_in, live_messages, thread_of, waiting_in
 from .autogen_messages import Utterance, asked_in, said_by, said_in, said_in_dump
@@ -159,7 +159,7 @@ class Recorder:
             deadline = self._engine.policy.deadline
             if not await capture.wait(deadline):
                 capture.cancel()
-                self._engine.namespace_data.connection.breaker.gave_up(deadline)
+                self._engine.data.connection.breaker.gave_up(deadline)
                 await self._keep_stream(said, "it took too long")
             if said.waiting:
                 self._streams.append(said)
@@ -344,10 +344,10 @@ class Recorder:
     def _glimpsed(self) -> list[ChatCompletionContext]:
         return [context for context, _ in self._glimpses.values()]
 
-    async def look_again(self) -> None:
+    async def drop_deleted(self) -> None:
         """Learn nothing any more from messages that were deleted."""
         if self._learner.background is not None:
-            await self._learner.background.look_again()
+            await self._learner.background.drop_deleted()
 
     def drop(self) -> None:
         """Forget what was heard and is not stored yet."""
@@ -366,7 +366,7 @@ class Recorder:
 
     async def _ledger(self) -> Ledger:
         """Return the books of the session, with what earlier processes captured, unless an agent would wait for that."""
-        books, breaker = await self._shared_books(), self._engine.namespace_data.connection.breaker
+        books, breaker = await self._shared_books(), self._engine.data.connection.breaker
         is_patient = self._delivery.outbox is None or not is_automatic()
         if books.is_loaded or (breaker.is_open and not is_patient):
             return books
@@ -381,7 +381,7 @@ class Recorder:
         """Return the books of the session as they are, which all memories of this process share."""
         if self._books is None:
             name = f"{self._engine.namespace}\nledger\n{self._session}"
-            self._books = await self._engine.namespace_data.connection.shared(name, Ledger)
+            self._books = await self._engine.data.connection.shared(name, Ledger)
             self._books.users |= self._asked
         return self._books
 
@@ -405,16 +405,16 @@ class Recorder:
     def _add(self, captured: Sequence[Captured], ledger: Ledger) -> None:
         self._delivery.add([self._message(found, ledger) for found in captured])
 
-    def _message(self, captured: Captured, ledger: Ledger) -> Heard:
+    def _message(self, captured: Captured, ledger: Ledger) -> QueuedMessage:
         source, text, _ = captured.utterance
         if ledger.is_loaded:
-            while self._engine.namespace_data.knows(self._id(captured)):  # an earlier occurrence was deleted
+            while self._engine.data.knows(self._id(captured)):  # an earlier occurrence was deleted
                 captured = ledger.another(captured)
             id = self._id(captured)
         else:  # how often it was said before is not known yet
             id = uuid.uuid4().hex
             ledger.provisional.add(id)
-        return Heard(
+        return QueuedMessage(
             id=id,
             session=self._session,
             source=source,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 
-from ..core.checks import mended
+from ..core.checks import without_lone_surrogates
 from ..core.errors import PersistentMemoryError
 from ..core.records import FACTS, MemoryRecord, listed
 from ..core.tokens import count_tokens
@@ -20,7 +20,7 @@ from ..runtime.background_task import BackgroundTask
 from ..runtime.reporting import notices
 from ..runtime.threads import in_thread
 from ..text.sentences import could_answer, own_sentences
-from ..text.words import names_within, says_when, terms
+from ..text.words import mentions_time, names_within, terms
 from .autogen_messages import VisibleText
 from .block import Story, spoken
 
@@ -65,10 +65,10 @@ class Recap:
     async def story(self, visible: VisibleText, budget: int) -> Story:
         """Return what an agent that sees these messages has missed, in at most this many tokens."""
         messages = await self._messages()
-        cache = await self._engine.namespace_data.cache()
+        cache = await self._engine.data.cache()
 
         def missing() -> list[MemoryRecord]:
-            parts = ((record, cache.holding_part(record)) for record in messages if not visible.shows(record))
+            parts = ((record, cache.valid_part(record)) for record in messages if not visible.shows(record))
             return [replace(record, content=part) for record, part in parts if part]
 
         missed = await in_thread(missing)
@@ -97,7 +97,7 @@ class Recap:
         return self._gist[1]
 
     async def _messages(self) -> list[MemoryRecord]:
-        return await self._engine.namespace_data.messages(self._session, self._engine.clock())
+        return await self._engine.data.messages(self._session, self._engine.clock())
 
     # The summary by a model, called minutes in its prompt
 
@@ -137,7 +137,11 @@ class Recap:
         asked = "\n".join([f"Minutes so far: {summary or 'none'}", "New messages:", *lines, "The new minutes:"])
         prompt: list[LLMMessage] = [SystemMessage(content=INSTRUCTIONS), UserMessage(content=asked, source="user")]
         result = await asyncio.wait_for(model.create(prompt), CALL_SECONDS)
-        text = " ".join(mended(result.content).split())[:_LONGEST_SUMMARY] if isinstance(result.content, str) else ""
+        text = (
+            " ".join(without_lone_surrogates(result.content).split())[:_LONGEST_SUMMARY]
+            if isinstance(result.content, str)
+            else ""
+        )
         if not text:
             return False
         minutes = json.dumps({"text": text, "up_to": batch[-1].sequence})
@@ -148,7 +152,7 @@ class Recap:
             if there.issuperset(record.id for record in batch) and await self._minutes() == (summary, done):
                 await self._engine.values.put("summary", self._session, minutes)
 
-        await self._engine.namespace_data.as_a_whole(keep)
+        await self._engine.data.under_lock(keep)
         return True
 
     async def _minutes(self) -> tuple[str, int]:
@@ -227,7 +231,7 @@ def gist(messages: Sequence[MemoryRecord], most: int) -> list[tuple[str, str]]:
         for text in _beginning(record.content, _MOST_CHARACTERS // len(read)):
             words = terms(text)
             if len(set(words)) >= _SHORTEST and could_answer(text) and not text.endswith("!"):
-                worth = weight * (1 + bool(names_within(text)) + says_when(text))
+                worth = weight * (1 + bool(names_within(text)) + mentions_time(text))
                 said.append(((record.source or "", text), words, worth))
     counts = Counter(word for _, words, _ in said for word in words)
     total = sum(counts.values())

@@ -59,7 +59,7 @@ class Forgotten(int):
         return forgotten
 
 
-async def trace(values: Values, doomed: Doomed, *, erase: bool) -> Traces:
+async def trace(values: Values, doomed: ForgetMatcher, *, erase: bool) -> Traces:
     """Find what saved states, summaries and values tell of it; if asked, blank it in the states and drop the summaries."""
     if not doomed:
         return Traces()
@@ -85,7 +85,7 @@ async def trace(values: Values, doomed: Doomed, *, erase: bool) -> Traces:
     return Traces(tuple(states), tuple(summaries), tuple(keys), tuple(unclear))
 
 
-class Doomed:
+class ForgetMatcher:
     """What is to be forgotten, as it can be recognised in a text.
 
     Args:

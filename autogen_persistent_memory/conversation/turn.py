@@ -155,7 +155,7 @@ class Turn:
             limit=2 * policy.limit + _SPARE,
             selection=self._selection,
             only_relevant=True,
-            unless=lambda record: (
+            skip=lambda record: (
                 _answers_nothing(record, query)
                 or story.tells(record)
                 or (visible is not None and visible.shows(record))
@@ -222,7 +222,7 @@ class Turn:
 
     @property
     def _breaker(self) -> CircuitBreaker:
-        return self._engine.namespace_data.connection.breaker
+        return self._engine.data.connection.breaker
 
 
 async def _in_time(context: ChatCompletionContext, seconds: float, work: Coroutine[Any, Any, T]) -> T:

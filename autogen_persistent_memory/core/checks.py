@@ -55,7 +55,7 @@ def require_text(value: object, name: str, most: int | None = None, remedy: str 
     return value
 
 
-def mended(text: str) -> str:
+def without_lone_surrogates(text: str) -> str:
     """Return the text with U+FFFD for each lone surrogate, which cannot be stored. Pairs become the character they encode."""
     try:
         text.encode("utf-8")
@@ -208,7 +208,7 @@ def encode_json(value: object, name: str, most: int | None = None, *, halves: bo
         raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or contains itself. Flatten it.")
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        if mended(text) != text:
+        if without_lone_surrogates(text) != text:
             if not halves:
                 raise ValueError("it holds half of a surrogate pair, which is not a character")
             text = json.dumps(value, allow_nan=False)

@@ -308,7 +308,7 @@ class Selection(NamedTuple):
     """Was believed at this time, which is past."""
 
     @property
-    def is_all_that_is_current(self) -> bool:
+    def is_everything_current(self) -> bool:
         """Whether it selects everything that is current at some time."""
         return self.current_at is not None and self._replace(current_at=None) == Selection()
 

@@ -71,7 +71,7 @@ class BackgroundExtraction:
             self._task.start()
         return await self._task.wait(budget.left)
 
-    async def look_again(self) -> None:
+    async def drop_deleted(self) -> None:
         """Drop queued messages that were deleted."""
         self._queue = await self._existing(self._queue)
 
@@ -171,7 +171,7 @@ class BackgroundExtraction:
 async def mark_unread(engine: Engine, session: str) -> None:
     """Mark the next message of a session as the first to extract from, unless the session is marked already."""
     if await engine.values.get("mark", session) is None:
-        last = await engine.namespace_data.last_number("session", session)
+        last = await engine.data.last_number("session", session)
         await engine.values.put("mark", session, json.dumps(last))
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel
 
-from ..core.checks import mended
+from ..core.checks import without_lone_surrogates
 from ..core.component_configs import ExtractorConfig, ModelExtractorConfig, NoExtractorConfig, RuleExtractorConfig
 from ..core.errors import PersistentMemoryError
 from ..core.records import JSON, MemoryRecord
@@ -194,7 +194,7 @@ def _supported_facts(
     facts: list[Fact] = []
     for item in found:
         content, kind = item["content"], item.get("kind")
-        content = tidied(mended(content)) if isinstance(content, str) else ""
+        content = tidied(without_lone_surrogates(content)) if isinstance(content, str) else ""
         kind = str(kind) if kind in get_args(Kind) else "fact"
         told = [record.content for record in known] + [fact.content for fact in (*before, *facts)]
         if (

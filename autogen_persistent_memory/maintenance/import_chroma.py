@@ -71,7 +71,7 @@ async def take_over(engine: Engine, path: str, collection: str, progress: Progre
     """
     # the ids of memories that an earlier import merged into others, each with the id of the other
     merged: dict[str, str] = decode_json(await engine.values.get("import", collection) or "{}")
-    backend, now, imported, blank, start = engine.namespace_data.connection.backend, engine.clock(), 0, 0, 0
+    backend, now, imported, blank, start = engine.data.connection.backend, engine.clock(), 0, 0, 0
     keeps_in = backend.keeps_in if isinstance(backend, ChromaConnection) else lambda folder: False
     refused: dict[str, str] = {}
     newly_merged: dict[str, str] = {}

@@ -14,7 +14,7 @@ from autogen_core import Component
 from typing_extensions import Self
 
 from ..conversation.delivery import Delivery
-from ..conversation.traces import Doomed, Forgotten, Traces, trace
+from ..conversation.traces import ForgetMatcher, Forgotten, Traces, trace
 from ..core.checks import (
     MAX_KEY,
     MAX_VALUE,
@@ -285,7 +285,7 @@ class RememberingMemory(EngineMemory):
         async with self._forgetting(dry_run=is_trial):
             if is_thorough:
                 records = await engine.to_forget(selection, tables, id=only, history=True)
-                told = await in_thread(partial(Doomed, records, selection if id is None else None))
+                told = await in_thread(partial(ForgetMatcher, records, selection if id is None else None))
                 found = await trace(engine.values, told, erase=not is_trial)
             forget = engine.to_forget if is_trial else engine.forget
             records = await forget(selection, tables, id=only, history=is_thorough)

@@ -308,7 +308,7 @@ class EngineMemory(Memory):
         await self._delivery.finish()
         yield
         if self._recorder is not None and not dry_run:
-            await self._recorder.look_again()
+            await self._recorder.drop_deleted()
 
     async def open(self) -> None:
         """Open the memory now rather than on first use, so that an error in its setup ends the program at start-up.

@@ -255,7 +255,7 @@ class RecallTool(MemoryTool):
             limit=limit + _SPARE,
             selection=_selection(given.get("kind"), given.get("tags")),
             only_relevant=True,
-            unless=lambda record: record.kind == "interaction" and not could_answer(record.content, query),
+            skip=lambda record: record.kind == "interaction" and not could_answer(record.content, query),
         )
         answering = partial(answer, hits, limit=limit, policy=engine.policy)
         block = await in_thread_if_long(sum(len(hit.record.content) for hit in hits), answering)

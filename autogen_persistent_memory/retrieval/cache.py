@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeVar
 
 from ..core.checks import MAX_CONTENT
 from ..core.records import MemoryRecord, Selection, told_facts, with_own_metadata
-from ..runtime.background_task import one_ahead
+from ..runtime.background_task import prefetch
 from ..runtime.locks import LockTakenError, ReadWriteLock
-from ..runtime.threads import hand_over, in_thread
+from ..runtime.threads import in_thread, start_in_thread
 from ..storage.connection import size_of
 from ..storage.protocol import RecordTable, TableName
 from ..text.embeddings import Vector, Vectors
@@ -127,14 +127,14 @@ class RecordCache:
 
     async def _read(self, name: TableName, table: RecordTable, ids: Sequence[str]) -> None:
         pages = (ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE))
-        async with aclosing(one_ahead(table.get, pages)) as read:
+        async with aclosing(prefetch(table.get, pages)) as read:
             async for records in read:
                 await in_thread(partial(self.put, name, records))
 
     def start_over(self) -> Future[None]:
         """Empty the cache in a thread, until it is built again. `build` waits for that; nothing else has to."""
         self.is_built = False
-        self._emptying = hand_over(self._forget_everything)
+        self._emptying = start_in_thread(self._forget_everything)
         return self._emptying
 
     def _forget_everything(self) -> None:
@@ -393,7 +393,7 @@ class RecordCache:
 
     def _selected(self, selection: Selection, slots: Sequence[int]) -> list[bool] | None:
         """Return which of the records in these slots are selected; None if all are."""
-        if selection.is_all_that_is_current and self._doubtful.isdisjoint(slots):
+        if selection.is_everything_current and self._doubtful.isdisjoint(slots):
             return None
         records = (self._in_slot[slot] for slot in slots)
         return [record is not None and selection.matches(record) for record in records]
@@ -423,7 +423,7 @@ class RecordCache:
             records = [record for id, record in self._records.items() if self._table_of[id] == "session"]
         return [record for record in records if session is None or record.session == session]
 
-    def holding_part(self, record: MemoryRecord) -> str:
+    def valid_part(self, record: MemoryRecord) -> str:
         """Return what of a memory still holds: a message without what was superseded, ended or forgotten since."""
         told = told_facts(record) if self.is_built and record.kind == "interaction" else {}
         gone = [span for id, span in told.items() if id not in self._records]

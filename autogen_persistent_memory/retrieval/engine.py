@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from ..core.records import FACTS, MESSAGES, Draft, MemoryHit, MemoryRecord, Query, Selection, SessionInfo, listed
-from ..runtime.background_task import one_ahead
+from ..runtime.background_task import prefetch
 from ..runtime.reporting import Progress, progress_of
 from ..runtime.threads import in_thread
 from ..storage.protocol import Space, TableName
@@ -42,7 +42,7 @@ class Engine(NamespaceUpkeep):
         batches = (drafts[start : start + _BATCH] for start in range(0, len(drafts), _BATCH))
         async with (
             progress_of(len(drafts), "Remembering", progress) as done,
-            aclosing(one_ahead(self._redacted_and_embedded, batches)) as ready,
+            aclosing(prefetch(self._redacted_and_embedded, batches)) as ready,
         ):
             async for batch, vectors in ready:
                 records += await self._change(partial(self._store_batch, table, batch, vectors))
@@ -65,9 +65,9 @@ class Engine(NamespaceUpkeep):
         resolved = resolve(newcomers, known, now, ends)
         vector_of = {record.id: vector for record, vector in zip(newcomers, vectors, strict=True)}
         new_vectors = [vector_of[record.id] for record in resolved.new]
-        await self.namespace_data.table(table).put(resolved.new, new_vectors, new=True)
-        await self.namespace_data.table(table).amend(resolved.changed)
-        await self.namespace_data.update_cache(table, [*resolved.new, *resolved.changed], new_vectors)
+        await self.data.table(table).put(resolved.new, new_vectors, new=True)
+        await self.data.table(table).amend(resolved.changed)
+        await self.data.update_cache(table, [*resolved.new, *resolved.changed], new_vectors)
         return resolved.outcome
 
     async def _related(
@@ -79,12 +79,10 @@ class Engine(NamespaceUpkeep):
         told_late = any(draft.at is not None for draft in drafts)
         under_key = Selection() if told_late else believed
         keys = {draft.key for draft in drafts if draft.key is not None}
-        near = await self.namespace_data.nearest(table, mergeable, believed, fetch=_SAME_AMONG, enough=1, certain=True)
-        same_key = await asyncio.gather(
-            *(self.namespace_data.table(table).select(under_key._replace(key=key)) for key in keys)
-        )
-        same_id = await self.namespace_data.records(table, [draft.id for draft in drafts if draft.id], certain=True)
-        endable = await self.namespace_data.table(table).select(believed) if any(draft.ends for draft in drafts) else []
+        near = await self.data.nearest(table, mergeable, believed, fetch=_SAME_AMONG, enough=1, certain=True)
+        same_key = await asyncio.gather(*(self.data.table(table).select(under_key._replace(key=key)) for key in keys))
+        same_id = await self.data.records(table, [draft.id for draft in drafts if draft.id], certain=True)
+        endable = await self.data.table(table).select(believed) if any(draft.ends for draft in drafts) else []
         similar = [[record for record, _ in found] for found in near]
         return [record for group in (*similar, *same_key, same_id, endable) for record in group]
 
@@ -103,7 +101,7 @@ class Engine(NamespaceUpkeep):
             key=draft.key,
             source=draft.source,
             session=draft.session,
-            sequence=None if draft.session is None else await self.namespace_data.next_number(table, draft.session),
+            sequence=None if draft.session is None else await self.data.next_number(table, draft.session),
             origin=draft.origin,
             created_at=written,
             updated_at=written,
@@ -128,7 +126,7 @@ class Engine(NamespaceUpkeep):
     ) -> tuple[TableName, MemoryRecord] | None:
         now, clean = self.clock(), redacted if self.policy.redact else lambda record: record
         for table in tables:
-            for record in await self.namespace_data.table(table).get([id]):
+            for record in await self.data.table(table).get([id]):
                 if record.is_current(now):
                     changed = edited(record, change, now, self.policy.lifetimes)
                     return table, await in_thread(partial(clean, changed))
@@ -141,16 +139,16 @@ class Engine(NamespaceUpkeep):
         if corrected is None:
             return None
         table, record = corrected
-        same_key = await self.namespace_data.table(table).select(Selection(key=record.key)) if change.key else []
+        same_key = await self.data.table(table).select(Selection(key=record.key)) if change.key else []
         replaced = successions(record, same_key, self.clock())
         told = await self._told([record], ["session"]) if vectors else []
         outdated = [without_fact(message, id) for message in told if id in listed(message, FACTS)]
         if vectors:
-            await self.namespace_data.table(table).put([record], vectors)
-        await self.namespace_data.table(table).amend([*([] if vectors else [record]), *replaced])
-        await self.namespace_data.table("session").amend(outdated)
-        await self.namespace_data.update_cache(table, [record, *replaced], vectors)
-        await self.namespace_data.update_cache("session", outdated)
+            await self.data.table(table).put([record], vectors)
+        await self.data.table(table).amend([*([] if vectors else [record]), *replaced])
+        await self.data.table("session").amend(outdated)
+        await self.data.update_cache(table, [record, *replaced], vectors)
+        await self.data.update_cache("session", outdated)
         return record
 
     async def amend(
@@ -159,9 +157,9 @@ class Engine(NamespaceUpkeep):
         """Change fields of a record other than its content; return None if there is none with that id."""
 
         async def amend() -> MemoryRecord | None:
-            changed = [change(record) for record in await self.namespace_data.table(table).get([id])]
-            await self.namespace_data.table(table).amend(changed)
-            await self.namespace_data.update_cache(table, changed)
+            changed = [change(record) for record in await self.data.table(table).get([id])]
+            await self.data.table(table).amend(changed)
+            await self.data.update_cache(table, changed)
             return changed[0] if changed else None
 
         return await self._change(amend)
@@ -177,7 +175,7 @@ class Engine(NamespaceUpkeep):
         selection: Selection = Selection(),
         at: datetime | None = None,
         only_relevant: bool = False,
-        unless: Callable[[MemoryRecord], bool] | None = None,
+        skip: Callable[[MemoryRecord], bool] | None = None,
     ) -> list[MemoryHit]:
         """Return the memories that answer a query best, best first.
 
@@ -188,14 +186,14 @@ class Engine(NamespaceUpkeep):
             selection: Which memories may answer.
             at: Answer with what was believed at this time.
             only_relevant: Return only memories that are relevant enough to be injected.
-            unless: Skip the memories that this function accepts.
+            skip: Skip the memories that this function accepts.
         """
         if not self.prepared:
             await self.prepare()
         believed, now = self._believed(selection, at)
         search = Search(
             query=Query(query) if isinstance(query, str) else query,
-            data=self.namespace_data,
+            data=self.data,
             embedding=self.embedding,
             policy=self.policy,
             tables=tables,
@@ -203,7 +201,7 @@ class Engine(NamespaceUpkeep):
             now=now,
             limit=limit,
             only_relevant=only_relevant,
-            skip=unless,
+            skip=skip,
         )
         hits = await search.run()
         self._keep_house_soon()
@@ -214,7 +212,7 @@ class Engine(NamespaceUpkeep):
     ) -> list[MemoryHit]:
         """Return the newest and most used memories, best first, as they were believed at that time."""
         believed, now = self._believed(selection, at)
-        found = await self.namespace_data.select(believed, tables)
+        found = await self.data.select(believed, tables)
         records = newest_of_each_key([record for record in found if not is_trivial(record)])
         return unasked(records, now=now, policy=self.policy, limit=limit)
 
@@ -226,11 +224,11 @@ class Engine(NamespaceUpkeep):
 
     async def find(self, ids: Sequence[str], tables: Sequence[TableName]) -> list[MemoryRecord]:
         """Return the records with these ids, current or not."""
-        return await self.namespace_data.find(ids, tables)
+        return await self.data.find(ids, tables)
 
     async def ids_beginning(self, prefix: str, tables: Sequence[TableName]) -> list[str]:
         """Return the ids that begin with this prefix, of records that are current or not."""
-        known = await asyncio.gather(*(self.namespace_data.table(name).ids() for name in tables))
+        known = await asyncio.gather(*(self.data.table(name).ids() for name in tables))
         return [id for ids in known for id in ids if id.startswith(prefix)]
 
     async def select(
@@ -238,8 +236,8 @@ class Engine(NamespaceUpkeep):
     ) -> list[MemoryRecord]:
         """Return the selected records, newest first; with `history` also those that are no longer current."""
         if history:
-            return newest_first(await self.namespace_data.select(selection, tables))
-        current = await self.namespace_data.select(selection._replace(current_at=self.clock()), tables)
+            return newest_first(await self.data.select(selection, tables))
+        current = await self.data.select(selection._replace(current_at=self.clock()), tables)
         return newest_first(newest_of_each_key(current))
 
     async def history(self, id_or_key: str, tables: Sequence[TableName]) -> list[MemoryRecord]:
@@ -252,7 +250,7 @@ class Engine(NamespaceUpkeep):
         unexplored = list(start)
         while unexplored:
             record = unexplored.pop()
-            linked = await self.namespace_data.select(Selection(superseded_by=record.id), tables)
+            linked = await self.data.select(Selection(superseded_by=record.id), tables)
             if record.superseded_by is not None:
                 linked += await self.find([record.superseded_by], tables)
             unexplored += [other for other in linked if other.id not in chain]
@@ -262,7 +260,7 @@ class Engine(NamespaceUpkeep):
     async def sessions(self) -> list[SessionInfo]:
         """Return all conversations of the namespace, the one that was added to last first."""
         messages: defaultdict[str, list[MemoryRecord]] = defaultdict(list)
-        for record in await self.namespace_data.messages(None, self.clock()):
+        for record in await self.data.messages(None, self.clock()):
             if record.session is not None:
                 messages[record.session].append(record)
         saved = set(await self.values.names("state"))
@@ -310,7 +308,7 @@ class Engine(NamespaceUpkeep):
         """Return the messages that told these facts."""
         ids = {fact.id for fact in facts}
         named = {id for fact in facts for id in listed(fact, MESSAGES)}
-        messages = await self.namespace_data.select(Selection(kinds=("interaction",)), tables) if ids else []
+        messages = await self.data.select(Selection(kinds=("interaction",)), tables) if ids else []
         return [record for record in messages if record.id in named or not ids.isdisjoint(listed(record, FACTS))]
 
     async def clear_session(self, session: str) -> int:
@@ -325,9 +323,9 @@ class Engine(NamespaceUpkeep):
 
         async def clear() -> None:
             await self.values.check()
-            await self.namespace_data.connection.drop(self.namespace, ["profile"])
+            await self.data.connection.drop(self.namespace, ["profile"])
             await self.values.clear("value")
-            await self.namespace_data.drop_cache()
+            await self.data.drop_cache()
 
         await self._change(clear)
 
@@ -335,8 +333,8 @@ class Engine(NamespaceUpkeep):
         """Delete the whole namespace for good."""
 
         async def clear() -> None:
-            await self.namespace_data.connection.drop(self.namespace)
-            await self.namespace_data.drop_cache()
+            await self.data.connection.drop(self.namespace)
+            await self.data.drop_cache()
 
         await self._change(clear)
 

@@ -21,8 +21,8 @@ from ..text.words import (
     has_terms,
     is_english,
     is_name,
+    mentions_time,
     names_within,
-    says_when,
     terms,
 )
 from .vector_index import Column, larger
@@ -54,7 +54,7 @@ class Words(NamedTuple):
     counts: Mapping[str, int]
     names: Set[str]
     names_within: tuple[str, ...]
-    says_when: bool
+    mentions_time: bool
     asks: bool
 
 
@@ -69,7 +69,7 @@ def words_of(text: str, *, date: str = "", speaker: str | None = None) -> Words:
     names = capitalised(f"{date} {text}")
     if speaker is not None:
         names.add(speaker)
-    return Words(counts, names, tuple(names_within(text)), says_when(text), asks)
+    return Words(counts, names, tuple(names_within(text)), mentions_time(text), asks)
 
 
 class KeywordIndex:
@@ -137,7 +137,7 @@ class KeywordIndex:
         self._names[slot] = (speaker or "", *words.names)
         self._names_within[slot] = words.names_within
         self._speaker_of.put(slot, self._speaker_numbers.setdefault(speaker, len(self._speaker_numbers)))
-        self._says_when.put(slot, words.says_when)
+        self._says_when.put(slot, words.mentions_time)
         self._is_message.put(slot, is_message)
         self._particulars.put(slot, self._count_particulars(slot))
         self._capitalised.update(words.names)

@@ -17,7 +17,7 @@ from ..runtime.background_task import BackgroundTask
 from ..runtime.threads import in_thread
 from ..storage.connection import StoreConnection, Values, mend, reindex
 from ..storage.protocol import ANY_EMBEDDING, TABLES, Embed, RecordTable, TableName
-from ..text.embeddings import Vectors, lacks_meaning
+from ..text.embeddings import Vectors, has_random_vector
 from .cache import Found, RecordCache
 
 logger = logging.getLogger("autogen_persistent_memory")
@@ -74,7 +74,7 @@ class NamespaceData:
         """Return the lock that keeps the writers of this process from interleaving."""
         return self.connection.lock(self._namespace)
 
-    async def as_a_whole(self, change: Callable[[], Awaitable[T]]) -> T:
+    async def under_lock(self, change: Callable[[], Awaitable[T]]) -> T:
         """Make a change under the namespace's lock. If it fails, drop the cache: the change may have been made in part."""
         cache = await self.cache()
         async with self.lock():
@@ -255,7 +255,9 @@ class NamespaceData:
             ids = await in_thread(partial(cache.without_vector, name, self._embedding_id, _VECTORS_AT_ONCE))
             vectors = await table.vectors(ids)
             known = [(record, vectors[id]) for id in vectors if (record := cache.record(id)) is not None]
-            unusable = await in_thread(lambda: [record.id for record, vector in known if lacks_meaning(record, vector)])
+            unusable = await in_thread(
+                lambda: [record.id for record, vector in known if has_random_vector(record, vector)]
+            )
             if unusable:
                 await reindex(table, unusable, self._embed)
                 vectors |= await table.vectors(unusable)

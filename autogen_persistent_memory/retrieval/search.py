@@ -10,7 +10,7 @@ from functools import partial
 
 from ..core.policy import RecallPolicy
 from ..core.records import MemoryHit, MemoryRecord, Query, Selection, with_own_metadata
-from ..runtime.locks import LockTakenError, Meanwhile, one_at_a_time
+from ..runtime.locks import IdleWork, LockTakenError, one_at_a_time
 from ..runtime.threads import in_thread, in_thread_if_long
 from ..storage.protocol import TableName
 from ..text.embeddings import Embedding, Vector
@@ -111,7 +111,7 @@ class Search:
         def skip(record: MemoryRecord) -> bool:
             if is_trivial(record) or (self.skip is not None and self.skip(record)):
                 return True
-            part = cache.holding_part(record) if self._is_now else record.content
+            part = cache.valid_part(record) if self._is_now else record.content
             return part is not record.content and not could_answer(part)
 
         ranking = partial(
@@ -151,7 +151,7 @@ class Search:
 
     def _valid(self, hit: MemoryHit, cache: RecordCache) -> MemoryHit:
         """Return a hit with metadata of its own, and of a message only what still holds."""
-        part = cache.holding_part(hit.record) if self._is_now else hit.record.content
+        part = cache.valid_part(hit.record) if self._is_now else hit.record.content
         if hit.record.metadata:
             hit = replace(hit, record=with_own_metadata(hit.record))
         return hit if part is hit.record.content else replace(hit, excerpt=part)
@@ -159,11 +159,11 @@ class Search:
 
 async def _while_embedding(embedding: Awaitable[Vector], ask: Callable[..., Asked]) -> tuple[Vector, Asked]:
     """Search for words on the event loop while a local model computes without the interpreter's lock."""
-    by_words = Meanwhile(partial(ask, wait=False), _HEAD_START)
+    by_words = IdleWork(partial(ask, wait=False), _HEAD_START)
     try:
         vector = await embedding
     finally:
-        by_words.call_off()
+        by_words.cancel()
     try:
         return vector, await by_words.result()
     except LockTakenError:

@@ -60,7 +60,7 @@ class NamespaceUpkeep:
         self.clock = clock
         self.prepared = False
         self._more_housekeeping = housekeeping
-        self._namespace_data: NamespaceData | None = None
+        self._data: NamespaceData | None = None
         self._used: Counter[str] = Counter()
         self._debounce = Debounce(self._keep_house)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -68,24 +68,24 @@ class NamespaceUpkeep:
         self._is_open = False
 
     @property
-    def namespace_data(self) -> NamespaceData:
+    def data(self) -> NamespaceData:
         """What the namespace holds, on a connection that opens when it is first used."""
-        if self._namespace_data is None:
+        if self._data is None:
             connection = StoreConnection(self.store)
-            self._namespace_data = NamespaceData(self.namespace, connection, self.embedding.id, self._vectors)
-        namespace_data = self._namespace_data
+            self._data = NamespaceData(self.namespace, connection, self.embedding.id, self._vectors)
+        data = self._data
         _awake.touch(self)
-        return namespace_data
+        return data
 
     @property
     def values(self) -> Values:
         """The named values of the namespace."""
-        return self.namespace_data.values
+        return self.data.values
 
     @property
     def is_in_use(self) -> bool:
         """Whether the namespace was used since the engine was made, closed or evicted."""
-        return self._namespace_data is not None
+        return self._data is not None
 
     @property
     def whose(self) -> tuple[str, str]:
@@ -94,7 +94,7 @@ class NamespaceUpkeep:
 
     def log_trouble(self, message: str, reason: object) -> None:
         """Log a failure that no caller sees: as a warning, or for debugging while the store is known to be unreachable."""
-        was_told = self.namespace_data.connection.breaker.is_unsteady
+        was_told = self.data.connection.breaker.is_unstable
         logger.log(logging.DEBUG if was_told else logging.WARNING, message, reason)
 
     async def _vectors(self, items: Sequence[Any]) -> Vectors:
@@ -106,24 +106,24 @@ class NamespaceUpkeep:
         """Open the store and load the embedding now, unless that was done; see `EngineMemory.open`."""
         if self._is_open:
             return
-        is_mine, namespace_data = not self.is_in_use, self.namespace_data
+        is_mine, data = not self.is_in_use, self.data
         try:
             with automatic():
-                outcomes = await asyncio.gather(self._load_embedding(), self._open_store(namespace_data))
+                outcomes = await asyncio.gather(self._load_embedding(), self._open_store(data))
         except BaseException:
-            if is_mine and self._namespace_data is namespace_data:
+            if is_mine and self._data is data:
                 await self.close()
             raise
         self._is_open = all(outcomes)
 
-    async def _open_store(self, namespace_data: NamespaceData) -> bool:
-        await namespace_data.connection.prepare()
-        if namespace_data.connection.exclusive:
-            await namespace_data.check()
+    async def _open_store(self, data: NamespaceData) -> bool:
+        await data.connection.prepare()
+        if data.connection.exclusive:
+            await data.check()
             return True
         self._keep_house_soon()  # which delivers the messages that are queued for the server
         seconds = self.policy.deadline
-        return await self._in_time(seconds, namespace_data.check(), f"its server did not answer within {seconds:g} s")
+        return await self._in_time(seconds, data.check(), f"its server did not answer within {seconds:g} s")
 
     async def _load_embedding(self) -> bool:
         seconds = self.policy.opening_deadline
@@ -131,7 +131,7 @@ class NamespaceUpkeep:
 
     async def _in_time(self, seconds: float, work: Coroutine[Any, Any, None], timeout: str) -> bool:
         """Do a part of opening; log a timeout or a failure that may pass, and return whether the part is done."""
-        breaker = self.namespace_data.connection.breaker
+        breaker = self.data.connection.breaker
         try:
             await within(seconds, work)
         except asyncio.TimeoutError:
@@ -150,9 +150,9 @@ class NamespaceUpkeep:
 
     async def prepare(self) -> None:
         """Do the slow local part of opening: load the model, and open the store if it is on this machine."""
-        await asyncio.gather(self.embedding.load(), self.namespace_data.prepare())
+        await asyncio.gather(self.embedding.load(), self.data.prepare())
         self.prepared = True
-        if self.namespace_data.outbox is not None:
+        if self.data.outbox is not None:
             self._keep_house_soon()  # so that queued messages are still delivered when recall fails
 
     async def flush(self) -> None:
@@ -161,8 +161,8 @@ class NamespaceUpkeep:
             return
         await self._write_usage()
         await self.sweep()
-        self._debounce.call_off()
-        await self.namespace_data.settle()
+        self._debounce.cancel()
+        await self.data.settle()
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(task for task in self._tasks if task.get_loop() is loop), return_exceptions=True)
 
@@ -176,23 +176,23 @@ class NamespaceUpkeep:
 
     async def close(self) -> None:
         """Close the connection to the store. What `flush()` did not write is written when the engine is used again."""
-        namespace_data = self._namespace_data
+        data = self._data
         self._evict()
-        if namespace_data is not None:
-            await namespace_data.connection.close()
+        if data is not None:
+            await data.connection.close()
 
     def evict(self) -> bool:
         """Evict the namespace from RAM until it is used again, unless something is still to be written.
 
         Nothing is closed: work under way continues, and shares locks and numbers with the next use.
         """
-        if self._used or self._tasks or self._debounce.is_awaited:
+        if self._used or self._tasks or self._debounce.is_pending:
             return False
         self._evict()
         return True
 
     def _evict(self) -> None:
-        self._namespace_data = None
+        self._data = None
         self.prepared = self._is_open = False
 
     # Changing
@@ -206,7 +206,7 @@ class NamespaceUpkeep:
             begun = True
             return await change()
 
-        task = self._track(self.namespace_data.as_a_whole(begin))
+        task = self._track(self.data.under_lock(begin))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -224,8 +224,8 @@ class NamespaceUpkeep:
         ids = [record.id for record in records]
         for session in {record.session for record in records if record.kind == "interaction" and record.session}:
             await self.values.remove("summary", session)  # it may tell what is to be forgotten
-        removed = sum([await self.namespace_data.table(name).remove(ids) for name in TABLES])
-        cache = await self.namespace_data.cache()
+        removed = sum([await self.data.table(name).remove(ids) for name in TABLES])
+        cache = await self.data.cache()
         await in_thread(lambda: cache.remove(ids))
         return removed
 
@@ -267,10 +267,10 @@ class NamespaceUpkeep:
         used, self._used, now = self._used, Counter(), self.clock()
         try:
             for name in TABLES:
-                records = await self.namespace_data.table(name).get(list(used))
+                records = await self.data.table(name).get(list(used))
                 touched = [replace(record, uses=record.uses + used[record.id], last_used_at=now) for record in records]
-                await self.namespace_data.table(name).amend(touched, usage_only=True)
-                await self.namespace_data.update_cache(name, touched)
+                await self.data.table(name).amend(touched, usage_only=True)
+                await self.data.update_cache(name, touched)
                 for record in touched:
                     del used[record.id]
         except BaseException:
@@ -285,16 +285,16 @@ class NamespaceUpkeep:
         now = self._swept_at = self.clock()
 
         async def sweep() -> int:
-            expired = await self.namespace_data.select(Selection(expired_at=now), TABLES)
+            expired = await self.data.select(Selection(expired_at=now), TABLES)
             return await self._remove([*expired, *await self._too_many(now)])
 
         return await self._change(sweep)
 
     async def _too_many(self, now: datetime) -> list[MemoryRecord]:
         most = self.policy.max_interactions
-        if most is None or await size_of(self.namespace_data.table("session")) <= most:
+        if most is None or await size_of(self.data.table("session")) <= most:
             return []
-        messages = await self.namespace_data.select(Selection(kinds=("interaction",), current_at=now), ["session"])
+        messages = await self.data.select(Selection(kinds=("interaction",), current_at=now), ["session"])
         return [record for record in newest_first(messages) if not record.pinned][most:]
 
     # Rebuilding
@@ -308,23 +308,23 @@ class NamespaceUpkeep:
         return await self._rebuild("Compacting", progress, keep=True)
 
     async def _rebuild(self, title: str, progress: Progress, *, keep: bool = False) -> int:
-        async with self.namespace_data.lock():
-            total = sum([await size_of(self.namespace_data.table(name)) for name in TABLES])
+        async with self.data.lock():
+            total = sum([await size_of(self.data.table(name)) for name in TABLES])
             async with progress_of(total, title, progress) as done:
                 for name in TABLES:
-                    await rebuild(self.namespace_data.table(name), self._vectors, done, keep=keep)
-            await self.namespace_data.drop_cache()
+                    await rebuild(self.data.table(name), self._vectors, done, keep=keep)
+            await self.data.drop_cache()
         return total
 
     async def verify(self, table: TableName, ids: Sequence[str]) -> bool:
         """Return whether a sample of these records has the vectors that this engine's embedding makes of them."""
-        return await verify(self.namespace_data.table(table), ids, self._vectors)
+        return await verify(self.data.table(table), ids, self._vectors)
 
     async def reindex(self, table: TableName, ids: Sequence[str]) -> None:
         """Make vectors for records that have none."""
-        async with self.namespace_data.lock():
-            await reindex(self.namespace_data.table(table), ids, self._vectors)
-            await self.namespace_data.drop_cache()
+        async with self.data.lock():
+            await reindex(self.data.table(table), ids, self._vectors)
+            await self.data.drop_cache()
 
 
 _awake = LeastRecentlyUsed(_MOST_AWAKE)

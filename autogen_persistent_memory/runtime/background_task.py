@@ -69,7 +69,7 @@ def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return task
 
 
-async def one_ahead(prepare: Callable[[S], Coroutine[Any, Any, T]], batches: Iterable[S]) -> AsyncGenerator[T, None]:
+async def prefetch(prepare: Callable[[S], Coroutine[Any, Any, T]], batches: Iterable[S]) -> AsyncGenerator[T, None]:
     """Yield what `prepare` returns for each batch, in order, and prepare the next one while the caller uses it.
 
     Close the generator (`contextlib.aclosing`), so that preparation stops if the caller fails.
@@ -96,7 +96,7 @@ class Debounce:
         self._asked_at = 0.0
 
     @property
-    def is_awaited(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether the work was asked for and has not run yet."""
         return self._loop is not None
 
@@ -108,7 +108,7 @@ class Debounce:
             self._loop = loop
             loop.call_later(_QUIET_SECONDS, self._run_when_quiet, loop.time() + _LONGEST_SECONDS)
 
-    def call_off(self) -> None:
+    def cancel(self) -> None:
         """Do not run the work before it is asked for again."""
         self._loop = None
 

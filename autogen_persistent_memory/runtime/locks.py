@@ -115,7 +115,7 @@ async def one_at_a_time() -> None:
     await _turns_of_this_loop().wait()
 
 
-class Meanwhile(Generic[T]):
+class IdleWork(Generic[T]):
     """Work that the event loop does while its task waits for something else, or afterwards if it had no time.
 
     Args:
@@ -133,13 +133,13 @@ class Meanwhile(Generic[T]):
             with suppress(Exception):
                 self._done.append(self._work())
 
-    def call_off(self) -> None:
+    def cancel(self) -> None:
         """Do not start the work, unless `result` needs it."""
         self._timer.cancel()
 
     async def result(self) -> T:
         """Return the result of the work; do the work now if it is not done."""
-        self.call_off()
+        self.cancel()
         if not self._done:
             await one_at_a_time()
             self._done.append(self._work())

@@ -58,7 +58,7 @@ def refuse_link(path: Path) -> None:
         raise OSError(errno.ELOOP, reason, str(path))
 
 
-def close_to_others(path: Path) -> None:
+def make_private(path: Path) -> None:
     """Remove the permissions of everybody but the owner from a file, or from a folder and everything in it.
 
     Skips files of other owners and files that vanish meanwhile. Opens nothing: closing a database file that this process
@@ -74,7 +74,7 @@ def close_to_others(path: Path) -> None:
     except OSError:
         return
     for entry in inner:
-        close_to_others(entry)
+        make_private(entry)
 
 
 def open_to_others(folder: Path) -> str | None:

@@ -116,7 +116,7 @@ async def in_thread_if_long(characters: int, call: Callable[[], T]) -> T:
     return call() if characters <= _FEW_CHARACTERS else await in_thread(call)
 
 
-def hand_over(call: Callable[[], T]) -> Future[T]:
+def start_in_thread(call: Callable[[], T]) -> Future[T]:
     """Start a call that would block the event loop, without waiting for it."""
     return _work.submit(call)
 

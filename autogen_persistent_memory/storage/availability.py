@@ -88,7 +88,7 @@ class CircuitBreaker:
         return self._trouble is not None
 
     @property
-    def is_unsteady(self) -> bool:
+    def is_unstable(self) -> bool:
         """Whether the server is unreachable, or was a moment ago, so that calls from then may still fail."""
         return self.is_open or time.monotonic() - self._recovered_at < _LONGEST_PAUSE
 
@@ -129,7 +129,7 @@ class CircuitBreaker:
             self._asked_at = time.monotonic()
             if self._trouble is not None:
                 return
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE) if self.is_unsteady else _FIRST_PAUSE
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE) if self.is_unstable else _FIRST_PAUSE
             self._trouble, self._patience = self._describe(error), patience
         logger.warning("%s Agents go on without memory until it is back.", self._trouble)
         self._keep_probing()
@@ -143,7 +143,7 @@ class CircuitBreaker:
         if hung or slow:
             self.failed(TimeoutError(f"it does not answer within an agent's deadline of {waited:g} s"), waited / 2)
 
-    def when_it_answers(self, call: Callable[[], None]) -> None:
+    def call_when_reachable(self, call: Callable[[], None]) -> None:
         """Call this, in another thread, once the server answers, even if too slowly for agents; at once if it is reachable."""
         with self._changed:
             if self._trouble is not None:
@@ -151,8 +151,8 @@ class CircuitBreaker:
                 return
         call()
 
-    def no_longer(self, call: Callable[[], None]) -> None:
-        """Cancel a call that `when_it_answers` was given."""
+    def cancel_call(self, call: Callable[[], None]) -> None:
+        """Cancel a call that `call_when_reachable` was given."""
         with self._changed:
             self._waiting = [other for other in self._waiting if other != call]
 

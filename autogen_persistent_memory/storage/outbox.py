@@ -34,7 +34,7 @@ _MOST_BYTES = 20_000_000
 _ABANDONED_SECONDS = 3600
 
 
-class Heard(NamedTuple):
+class QueuedMessage(NamedTuple):
     """A message that is not stored yet. Its id is fixed, so that it is stored once.
 
     A new field needs a default, so that a file can be read that was written before the field existed.
@@ -62,7 +62,7 @@ class Parcel(NamedTuple):
     """The messages of one file."""
 
     path: Path
-    messages: tuple[Heard, ...]
+    messages: tuple[QueuedMessage, ...]
 
 
 class Outbox:
@@ -84,7 +84,7 @@ class Outbox:
         """The absolute path, resolved once, so that a later chdir does not change it."""
         return Path(os.path.abspath(os.path.expanduser(self._given)))
 
-    def put(self, messages: Sequence[Heard]) -> None:
+    def put(self, messages: Sequence[QueuedMessage]) -> None:
         """Queue messages, all or none.
 
         Raises:
@@ -110,7 +110,7 @@ class Outbox:
         """Return whether the queue holds anything."""
         return bool(self._paths())
 
-    def messages(self) -> list[Heard]:
+    def messages(self) -> list[QueuedMessage]:
         """Return everything in the queue, in order."""
         return [message for path in self._paths() for message in self._read(path).messages]
 
@@ -193,13 +193,15 @@ class Outbox:
 
 
 @cache
-def _format() -> TypeAdapter[Heard]:
+def _format() -> TypeAdapter[QueuedMessage]:
     from pydantic import ConfigDict, TypeAdapter
 
-    return TypeAdapter(Heard, config=ConfigDict(hide_input_in_errors=True))  # errors are logged, messages must not be
+    return TypeAdapter(
+        QueuedMessage, config=ConfigDict(hide_input_in_errors=True)
+    )  # errors are logged, messages must not be
 
 
-def _message(line: str) -> Heard:
+def _message(line: str) -> QueuedMessage:
     """Return the message in a line. Missing fields have their defaults, and those of a newer version are ignored.
 
     Raises:
@@ -208,7 +210,7 @@ def _message(line: str) -> Heard:
     given = json.loads(line)
     if not isinstance(given, dict):
         raise ValueError(f"it holds {type(given).__name__} instead of a message")
-    return _format().validate_python({name: given[name] for name in Heard._fields if name in given})
+    return _format().validate_python({name: given[name] for name in QueuedMessage._fields if name in given})
 
 
 def outbox_of(given: str | None, whose: Sequence[str]) -> Outbox | None:

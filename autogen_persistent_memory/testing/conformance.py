@@ -611,7 +611,7 @@ class StoreConformance:
     async def test_vectors_are_rebuilt_or_the_error_says_what_to_do(self) -> None:
         async with self.memory() as memory:
             await memory.remember("Likes tea")
-            if isinstance(memory._engine.namespace_data.table("profile"), Rebuildable):
+            if isinstance(memory._engine.data.table("profile"), Rebuildable):
                 assert await memory.reembed(progress=False) == 1
             else:
                 with pytest.raises(PersistentMemoryError, match="export_memories"):

@@ -42,15 +42,15 @@ CHROMA = "chroma/"
 class Embedding(ABC):
     """Turns texts into vectors. Subclass it for an embedding of your own.
 
-    Set `id` and implement `_compute`. Override `load` if the model takes long to get ready. If you write a constructor,
-    call `super().__init__()` in it. Memories call `embed` and `embed_query`, which run `_compute` off the event loop,
+    Set `id` and implement `compute`. Override `load` if the model takes long to get ready. If you write a constructor,
+    call `super().__init__()` in it. Memories call `embed` and `embed_query`, which run `compute` off the event loop,
     check its vectors, and cache those of recent queries.
 
     A function needs no class: see `CallableEmbedding`, which `dump_component()` can also write into a configuration.
 
     Args:
         cache_size: How many recent queries keep their vectors.
-        threads: How many calls of `_compute` may run at the same time.
+        threads: How many calls of `compute` may run at the same time.
 
     Example:
         >>> class LengthEmbedding(Embedding):
@@ -71,7 +71,7 @@ class Embedding(ABC):
         self._pool = DaemonPool(threads, "autogen-memory-embedding")
 
     @abstractmethod
-    def _compute(self, texts: list[str]) -> Vectors | Awaitable[Vectors]:
+    def compute(self, texts: list[str]) -> Vectors | Awaitable[Vectors]:
         """Return one vector for each text, all of the same length, as lists of floats or a numpy array.
 
         It runs in a thread, several calls at a time; an `async def` runs on the event loop. An exception is reported to
@@ -124,11 +124,11 @@ class Embedding(ABC):
 
     async def _vectors(self, texts: list[str]) -> Vectors:
         def compute() -> Vectors | Awaitable[Vectors]:
-            answer = self._compute(texts)
+            answer = self.compute(texts)
             return answer if inspect.isawaitable(answer) else _checked(answer, len(texts), self.id)
 
         try:
-            answer = self._compute(texts) if self._is_async else await self._in_thread(compute)
+            answer = self.compute(texts) if self._is_async else await self._in_thread(compute)
             if not inspect.isawaitable(answer):
                 return answer
             vectors = await answer
@@ -145,7 +145,7 @@ class Embedding(ABC):
 
     @property
     def _is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self._compute)
+        return inspect.iscoroutinefunction(self.compute)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
@@ -175,7 +175,7 @@ class MiniLMEmbedding(Embedding):
     async def load(self) -> None:
         await self._in_thread(lambda: load_minilm(self._config.threads))
 
-    def _compute(self, texts: list[str]) -> Vectors:
+    def compute(self, texts: list[str]) -> Vectors:
         return cast(Vectors, load_minilm(self._config.threads).embed(texts))
 
 
@@ -208,7 +208,7 @@ class ChromaEmbedding(Embedding):
     async def load(self) -> None:
         await self._in_thread(self._build)
 
-    def _compute(self, texts: list[str]) -> Vectors:
+    def compute(self, texts: list[str]) -> Vectors:
         return self._build()(texts)
 
     def _build(self) -> Callable[[list[str]], Vectors]:
@@ -265,7 +265,7 @@ class CallableEmbedding(Embedding):
             )
         return CallableEmbeddingConfig(function=name, id=self.id)
 
-    def _compute(self, texts: list[str]) -> Vectors | Awaitable[Vectors]:
+    def compute(self, texts: list[str]) -> Vectors | Awaitable[Vectors]:
         return self._fn(texts)
 
     @property
@@ -449,7 +449,7 @@ def _leaves(value: object, path: str) -> Iterator[str]:
         yield f"{path}: {value}"
 
 
-def lacks_meaning(record: MemoryRecord, vector: Vector) -> bool:
+def has_random_vector(record: MemoryRecord, vector: Vector) -> bool:
     """Return whether a message that tells something has a random vector: version 0.1 gave one to all short messages."""
     if is_trivial(record) or record.kind != "interaction" or len(record.content) > _SHORT_IN_0_1:
         return False

@@ -81,7 +81,7 @@ def names_within(text: str) -> set[str]:
     return {found[0] for found in matches(_NAME_WITHIN, text)}
 
 
-def says_when(text: str) -> bool:
+def mentions_time(text: str) -> bool:
     """Return whether the text holds an English word for a day, a month or a time, or a year."""
     return any(word in _TIMES or (len(word) == 4 and _YEAR.fullmatch(word)) for word in _words(text, str.casefold))
 

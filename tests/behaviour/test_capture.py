@@ -49,7 +49,7 @@ def bot(text: str) -> AssistantMessage:
     return AssistantMessage(content=text, source="bot")
 
 
-class Heard:
+class QueuedMessage:
     """A ledger, and contexts that it reads."""
 
     def __init__(self, *stored: tuple[str, str]) -> None:
@@ -78,7 +78,7 @@ class Context(list[LLMMessage]):
 
 
 def test_a_growing_conversation_is_captured_message_by_message() -> None:
-    heard, here = Heard(), Context()
+    heard, here = QueuedMessage(), Context()
     assert heard.at(here, user("one")) == ["one"]
     assert heard.at(here, bot("two"), user("three")) == ["two", "three"]
     assert heard.at(here) == []
@@ -86,7 +86,7 @@ def test_a_growing_conversation_is_captured_message_by_message() -> None:
 
 
 def test_a_message_that_several_teammates_receive_is_captured_once() -> None:
-    heard, one, other = Heard(), Context(), Context()
+    heard, one, other = QueuedMessage(), Context(), Context()
     assert heard.at(one, user("task")) == ["task"]
     assert heard.at(one, bot("done")) == ["done"]
     assert heard.at(other, user("task"), UserMessage(content="done", source="bot")) == []
@@ -96,26 +96,29 @@ def test_a_message_that_several_teammates_receive_is_captured_once() -> None:
 
 
 def test_the_same_question_to_two_agents_in_turn_is_captured_twice() -> None:
-    heard, one, other = Heard(), Context(), Context()
+    heard, one, other = QueuedMessage(), Context(), Context()
     assert heard.at(one, user("task")) == ["task"]
     assert heard.at(one, bot("done")) == ["done"]
     assert heard.at(other, user("task")) == ["task"]
 
 
 def test_only_new_messages_of_a_loaded_conversation_are_captured() -> None:
-    heard = Heard(("user", "one"), ("bot", "two"))
+    heard = QueuedMessage(("user", "one"), ("bot", "two"))
     assert heard.at(Context(), user("one"), bot("two"), user("three")) == ["three"]
-    assert Heard(("user", "one")).at(Context(), user("one"), bot("two"), user("three")) == ["two (old)", "three"]
-    assert Heard().at(Context(), user("long ago"), bot("two"), user("three")) == ["three"]
-    assert Heard(("user", "else")).at(Context(), user("forgotten"), bot("two"), user("three")) == ["three"]
+    assert QueuedMessage(("user", "one")).at(Context(), user("one"), bot("two"), user("three")) == [
+        "two (old)",
+        "three",
+    ]
+    assert QueuedMessage().at(Context(), user("long ago"), bot("two"), user("three")) == ["three"]
+    assert QueuedMessage(("user", "else")).at(Context(), user("forgotten"), bot("two"), user("three")) == ["three"]
 
 
 def test_a_new_conversation_may_repeat_old_words() -> None:
-    assert Heard(("user", "one"), ("bot", "two")).at(Context(), user("one")) == ["one"]
+    assert QueuedMessage(("user", "one"), ("bot", "two")).at(Context(), user("one")) == ["one"]
 
 
 def test_an_agent_that_was_reset_may_be_asked_the_same_again() -> None:
-    heard, here = Heard(), Context()
+    heard, here = QueuedMessage(), Context()
     assert heard.at(here, user("one")) == ["one"]
     assert heard.at(here, bot("two")) == ["two"]
     here.clear()
@@ -124,7 +127,7 @@ def test_an_agent_that_was_reset_may_be_asked_the_same_again() -> None:
 
 
 def test_a_known_transcript_is_not_captured_again() -> None:
-    heard = Heard(("user", "one"))
+    heard = QueuedMessage(("user", "one"))
     said = [Utterance("user", "one"), Utterance("bot", "two")]
     assert [one.utterance.text for one in heard.ledger.hear_transcript(said)] == ["two"]
     assert heard.ledger.hear_transcript(said) == []

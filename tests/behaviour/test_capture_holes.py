@@ -29,7 +29,7 @@ from autogen_persistent_memory import (
     memory_tools,
 )
 from autogen_persistent_memory.conversation.session_recap import ENDING_MESSAGES, EVERY
-from autogen_persistent_memory.core.checks import mended
+from autogen_persistent_memory.core.checks import without_lone_surrogates
 
 SEES = ModelInfo(vision=True, function_calling=True, json_output=True, family="unknown", structured_output=False)
 HALF = "\ud800"
@@ -124,16 +124,16 @@ async def test_a_team_that_is_shown_a_picture_is_captured_once() -> None:
 
 @given(st.text(st.characters() | st.characters(categories=["Cs"])))
 def test_a_repaired_text_can_be_encoded_and_differs_only_in_lone_surrogates(text: str) -> None:
-    mended(text).encode("utf-8")
-    assert mended(mended(text)) == mended(text)
+    without_lone_surrogates(text).encode("utf-8")
+    assert without_lone_surrogates(without_lone_surrogates(text)) == without_lone_surrogates(text)
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    assert mended(text) == whole
+    assert without_lone_surrogates(text) == whole
 
 
 def test_surrogate_pairs_are_joined() -> None:
-    assert mended("\ud83d\ude00") == "😀"
-    assert mended(f"a{HALF}b\udfff") == "a\ufffdb\ufffd"
-    assert mended("\ufeff\ud800") == "\ufeff\ufffd"
+    assert without_lone_surrogates("\ud83d\ude00") == "😀"
+    assert without_lone_surrogates(f"a{HALF}b\udfff") == "a\ufffdb\ufffd"
+    assert without_lone_surrogates("\ufeff\ud800") == "\ufeff\ufffd"
 
 
 @pytest.mark.parametrize("observed", [False, True])

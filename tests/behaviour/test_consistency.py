@@ -94,10 +94,10 @@ async def test_a_reopened_store_is_read_again() -> None:
     store = TemporaryStore()
     memory = a_memory(store)
     await memory.remember("Likes mangos")
-    cache = await memory._engine.namespace_data.cache()
+    cache = await memory._engine.data.cache()
     await memory.close()
     await memory.remember("Likes tea")
-    assert await memory._engine.namespace_data.cache() is not cache
+    assert await memory._engine.data.cache() is not cache
     await memory.close()
 
 

@@ -91,7 +91,7 @@ async def test_a_memory_that_hangs(caplog: pytest.LogCaptureFixture, is_async: b
     embedding = CallableEmbedding(hang_async if is_async else hang_sync, id="x")
     policy = RecallPolicy(deadline=0.3)
     memory = PersistentMemory("ann", store=TemporaryStore(), embedding=embedding, policy=policy)
-    await memory._engine.namespace_data.connection.prepare()
+    await memory._engine.data.connection.prepare()
     for _ in range(2):
         assert await answer_time(memory) < 0.3 + SLACK
     (warning,) = warnings_in(caplog)

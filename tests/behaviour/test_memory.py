@@ -196,7 +196,7 @@ async def test_expired_memories_are_deleted_automatically(clock: HandClock, monk
     await memory.recall("anything")
     await asyncio.sleep(0.01)
     await asyncio.gather(*memory._engine._tasks)
-    assert await memory._engine.namespace_data.table("profile").size() == 0
+    assert await memory._engine.data.table("profile").size() == 0
 
 
 async def test_ttls_are_configurable_and_start_at_the_time_of_writing(clock: HandClock) -> None:

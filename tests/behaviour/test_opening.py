@@ -152,10 +152,10 @@ async def test_a_failed_open_does_not_close_memories_in_use() -> None:
     await PersistentMemory("ann", store=store, embedding=words("old")).remember("Likes tea")
     memory = PersistentMemory("ann", store=store, embedding=words("new"))
     await memory.set("theme", "dark")
-    connection = memory._engine.namespace_data.connection
+    connection = memory._engine.data.connection
     with pytest.raises(EmbeddingMismatchError):
         await memory.open()
-    assert memory._engine.namespace_data.connection is connection
+    assert memory._engine.data.connection is connection
     assert await memory.get("theme") == "dark"
     await memory.close()
 

@@ -77,7 +77,7 @@ async def test_a_megabyte_does_not_stop_the_event_loop(name: str, path: str, sto
 async def test_the_event_loop_does_not_wait_for_writers(memory: PersistentMemory, call: str) -> None:
     await memory.remember("Likes green tea")
     await memory.recall("tea")
-    cache = await memory._engine.namespace_data.cache()
+    cache = await memory._engine.data.cache()
     is_held, may_go = threading.Event(), threading.Event()
 
     def write() -> None:

@@ -24,7 +24,7 @@ from autogen_persistent_memory import (
     import_memories,
     memory_tools,
 )
-from autogen_persistent_memory.storage.outbox import Heard, outbox_of
+from autogen_persistent_memory.storage.outbox import QueuedMessage, outbox_of
 
 DATA = Path(__file__).parents[1] / "data" / "0.1"
 LISBON, PORTO, QUESTION = (
@@ -102,7 +102,7 @@ async def test_an_outbox_file_written_before_a_field_existed_is_delivered(
 
 
 def test_every_field_that_the_outbox_may_get_has_a_default() -> None:
-    assert set(Heard._fields) - set(Heard._field_defaults) == {"id", "session", "source", "text", "at"}
+    assert set(QueuedMessage._fields) - set(QueuedMessage._field_defaults) == {"id", "session", "source", "text", "at"}
 
 
 def dumped_tools() -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from autogen_persistent_memory.conversation.delivery import Delivery
 from autogen_persistent_memory.conversation.learning import Learner
 from autogen_persistent_memory.core.records import FACTS, Draft, MemoryRecord, Selection, in_order, listed
 from autogen_persistent_memory.retrieval.engine import Engine
-from autogen_persistent_memory.storage.outbox import Heard
+from autogen_persistent_memory.storage.outbox import QueuedMessage
 
 
 class Session:
@@ -36,7 +36,7 @@ class Session:
 
     def say(self, *texts: str) -> None:
         for text in texts:
-            heard = Heard(id=text, session="monday", source="user", text=text, at=NOW, by_user=True, learn=True)
+            heard = QueuedMessage(id=text, session="monday", source="user", text=text, at=NOW, by_user=True, learn=True)
             self.delivery.add([heard])
 
     async def stored(self) -> list[MemoryRecord]:
@@ -96,7 +96,7 @@ async def test_a_message_that_an_earlier_process_stored_is_not_stored_again(sess
     session.say("Hello")
     await session.delivery.learn()
     await session.delivery.settle()
-    again = Heard(id="another", session="monday", source="user", text="Hello", at=NOW, if_new=True)
+    again = QueuedMessage(id="another", session="monday", source="user", text="Hello", at=NOW, if_new=True)
     session.delivery.add([again])
     await session.delivery.learn()
     assert session.delivery.is_idle

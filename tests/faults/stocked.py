@@ -84,6 +84,6 @@ async def without_vector(memory: PersistentMemory, texts: list[str]) -> list[str
 
 
 def _table(memory: PersistentMemory) -> ChromaRecordTable:
-    table = memory._engine.namespace_data.table("profile")
+    table = memory._engine.data.table("profile")
     assert isinstance(table, ChromaRecordTable)
     return table

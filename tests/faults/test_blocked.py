@@ -37,7 +37,7 @@ BIG = MemoryRecord(id="big", namespace="ann", content="Has many tags", tags=TAGS
 
 
 def table_of(memory: PersistentMemory) -> ChromaRecordTable:
-    table = memory._engine.namespace_data.table("profile")
+    table = memory._engine.data.table("profile")
     assert isinstance(table, ChromaRecordTable)
     return table
 

@@ -16,7 +16,7 @@ from autogen_persistent_memory import EmbeddingMismatchError, PersistentMemory, 
 
 async def churn(memory: PersistentMemory, times: int, size: int) -> None:
     """Write and delete rows directly in the table: only the index matters."""
-    table = memory._engine.namespace_data.table("profile")
+    table = memory._engine.data.table("profile")
     records = await table.get([f"ann-{number}" for number in range(size)])
     vectors = await asyncio.to_thread(word_vectors, [record.content for record in records])
     for _ in range(times):

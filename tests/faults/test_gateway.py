@@ -48,7 +48,7 @@ async def test_a_missing_or_wrong_token_is_explained(
     memory = behind(gateway, namespace, token_env="MY_TOKEN")
     with pytest.raises(StoreUnavailableError, match=reason):
         await memory.remember("Likes tea")
-    assert not memory._engine.namespace_data.connection.breaker.is_open
+    assert not memory._engine.data.connection.breaker.is_open
     await memory.close()
 
 
@@ -67,7 +67,7 @@ async def test_other_requests_are_not_retried(gateway: Gateway, namespace: str) 
         await memory.remember("Likes tea")
         await memory.recall("tea")  # so that no background read takes the failure instead
         await memory.flush()  # so that no housekeeping gets the failure in its place
-        table: Any = memory._engine.namespace_data.table("profile")
+        table: Any = memory._engine.data.table("profile")
 
         def drop(client: Any) -> None:
             gateway.failures = [503]

@@ -93,7 +93,7 @@ async def test_idle_namespaces_are_evicted_and_reloaded_on_use() -> None:
         await memory.remember(f"The locker is {number}")
         await memory.recall("Which locker?", reinforce=True)
         await memory.flush()
-    awake = [memory for memory in memories if memory._engine._namespace_data is not None]
+    awake = [memory for memory in memories if memory._engine._data is not None]
     assert _MOST_AWAKE / 2 < len(awake) <= _MOST_AWAKE + 1  # other namespaces may be loaded as well
     assert awake == memories[-len(awake) :]
     (found,) = (await memories[0].recall("Which locker?")).hits

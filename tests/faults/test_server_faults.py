@@ -78,13 +78,13 @@ async def messages(memory: PersistentMemory) -> list[MemoryRecord]:
 async def is_back(memory: PersistentMemory) -> None:
     """Wait until memory has noticed that its server is back."""
     until = time.monotonic() + 20
-    while memory._engine.namespace_data.connection.breaker.is_open:
+    while memory._engine.data.connection.breaker.is_open:
         assert time.monotonic() < until
         await asyncio.sleep(0.02)
 
 
 async def is_delivered(memory: PersistentMemory | ProfileMemory, seconds: float = 20) -> None:
-    outbox = memory._engine.namespace_data.outbox
+    outbox = memory._engine.data.outbox
     assert outbox is not None
     until = time.monotonic() + seconds
     while await asyncio.to_thread(outbox.waits):
@@ -138,7 +138,7 @@ async def is_too_slow_for(talk: Conversation, memory: PersistentMemory) -> None:
     """Run turns until memory has noticed that its server is too slow."""
     for number in range(10):
         await talk.turn(f"this is message number {number}")
-        if memory._engine.namespace_data.connection.breaker.is_open:
+        if memory._engine.data.connection.breaker.is_open:
             return
     pytest.fail("It never noticed.")
 
@@ -149,7 +149,7 @@ async def test_a_slow_server_gets_everything_in_the_background(line: Line, names
     async with through(line, namespace, policy=IMPATIENT) as memory:
         talk = Conversation(memory)
         await is_too_slow_for(talk, memory)
-        breaker = memory._engine.namespace_data.connection.breaker
+        breaker = memory._engine.data.connection.breaker
         await talk.turn("my name is Sarah Connor")
         delivering = asyncio.ensure_future(is_delivered(memory, 60))
         turns = 0.0
@@ -186,7 +186,7 @@ async def test_close_stops_a_delivery_and_the_next_process_continues_it(line: Li
     await is_too_slow_for(talk, memory)
     await talk.turn("I live in Berlin with two cats")
     engine = memory._engine
-    breaker, outbox = engine.namespace_data.connection.breaker, engine.namespace_data.outbox
+    breaker, outbox = engine.data.connection.breaker, engine.data.outbox
     assert outbox is not None
     until = time.monotonic() + 20
     while memory._recorder._delivery._delivering._task is None:  # until the delivery starts
@@ -195,7 +195,7 @@ async def test_close_stops_a_delivery_and_the_next_process_continues_it(line: Li
     started = time.monotonic()
     await memory.close()
     assert time.monotonic() - started < 3 + SLACK  # close() waits for a running call
-    assert engine._namespace_data is None
+    assert engine._data is None
     assert breaker._waiting == []
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert await asyncio.to_thread(outbox.waits)
@@ -219,7 +219,7 @@ async def test_a_profile_memory_delivers_queued_messages(line: Line, namespace: 
         context = UnboundedChatCompletionContext([UserMessage(content="where do I live?", source="user")])
         await profile.update_context(context)
         if not is_back_at_once:
-            breaker = profile._engine.namespace_data.connection.breaker
+            breaker = profile._engine.data.connection.breaker
             until = time.monotonic() + 20
             while not breaker._waiting:
                 assert time.monotonic() < until
@@ -260,7 +260,7 @@ async def test_the_command_line_delivers_no_queued_messages(
     assert (result.exit_code, result.stderr) == (0, "")
     assert "Has two dogs" in result.stdout
     assert caplog.messages == []
-    outbox = memory._engine.namespace_data.outbox
+    outbox = memory._engine.data.outbox
     assert outbox is not None
     assert await asyncio.to_thread(outbox.waits)
 
@@ -316,7 +316,7 @@ async def test_a_stream_is_kept_while_the_server_is_gone(line: Line, namespace: 
     for task in tasks:
         async for _ in memory.observe(agent.run_stream(task=task)):
             pass
-    outbox = memory._engine.namespace_data.outbox
+    outbox = memory._engine.data.outbox
     assert outbox is not None
     said = [tasks[0], replies[0], tasks[1], replies[1]]
     assert [heard.text for heard in await asyncio.to_thread(outbox.messages)] == said
@@ -333,13 +333,13 @@ async def test_an_explicit_call_tries_the_server_and_ends_the_agents_outage(line
         await memory.count()
         line.mode = "refuse"
         await talk.turn("I live in Berlin with two cats")
-        assert memory._engine.namespace_data.connection.breaker.is_open
+        assert memory._engine.data.connection.breaker.is_open
         for call in (memory.remember("x y z"), memory.recall("x"), memory.flush()):
             with pytest.raises(StoreUnavailableError, match=f"127.0.0.1:{line.port}.*autogen-memory share"):
                 await call
         line.mode = "pass"
         await memory.remember("The user has two dogs")
-        assert not memory._engine.namespace_data.connection.breaker.is_open
+        assert not memory._engine.data.connection.breaker.is_open
         await is_delivered(memory)
         assert "Berlin" in await memory.context("Where do I live?")
 

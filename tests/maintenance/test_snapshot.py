@@ -62,7 +62,7 @@ async def check_that_copies_hold_acknowledged_writes(folder: Path, *, snapshots:
         copy = EmbeddedStore(folder / f"copy-{number}")
         for user, contents in acknowledged_then.items():
             async with a_memory(copy, user) as memory:
-                table = memory._engine.namespace_data.table("profile")
+                table = memory._engine.data.table("profile")
                 found = {record.id: record.content for record in await table.select(Selection())}
                 assert contents.items() <= found.items()
                 vectors = await words().embed(list(contents.values()))

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from autogen_persistent_memory.runtime.background_task import BackgroundTask, Debounce, one_ahead
+from autogen_persistent_memory.runtime.background_task import BackgroundTask, Debounce, prefetch
 
 
 class Work:
@@ -106,7 +106,7 @@ async def test_the_next_batch_is_prepared_while_the_caller_uses_one() -> None:
             second_begun.set()
         return 10 * batch
 
-    async with aclosing(one_ahead(prepare, [1, 2, 3])) as ready:
+    async with aclosing(prefetch(prepare, [1, 2, 3])) as ready:
         assert await anext(ready) == 10
         await asyncio.wait_for(second_begun.wait(), 5)
         assert begun == [1, 2]
@@ -123,7 +123,7 @@ async def test_preparation_is_cancelled_when_the_generator_is_closed() -> None:
             cancelled.set()
             raise
 
-    async with aclosing(one_ahead(prepare, [1, 2])) as ready:
+    async with aclosing(prefetch(prepare, [1, 2])) as ready:
         assert await anext(ready) == 1
         await asyncio.sleep(0)
     await asyncio.wait_for(cancelled.wait(), 5)
@@ -143,10 +143,10 @@ async def test_debounced_work_runs_once_when_requests_stop() -> None:
     started = loop.time()
     for _ in range(3):
         debounce.ask()
-        assert debounce.is_awaited
+        assert debounce.is_pending
         await asyncio.sleep(0.05)
     assert await asyncio.wait_for(done.get(), 5) - started >= 0.2
-    assert not debounce.is_awaited
+    assert not debounce.is_pending
     debounce.ask()
     await asyncio.wait_for(done.get(), 5)
     assert done.empty()
@@ -157,11 +157,11 @@ async def test_cancelled_work_runs_only_if_it_is_requested_again() -> None:
     done = asyncio.Queue[None]()
     debounce = Debounce(lambda: done.put_nowait(None))
     debounce.ask()
-    debounce.call_off()
+    debounce.cancel()
     await asyncio.sleep(0.2)
     assert done.empty()
     debounce.ask()
-    debounce.call_off()
+    debounce.cancel()
     debounce.ask()
     await asyncio.wait_for(done.get(), 5)
     await asyncio.sleep(0.2)

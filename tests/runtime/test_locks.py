@@ -12,8 +12,8 @@ import pytest
 
 from autogen_persistent_memory.runtime.locks import (
     CrossLoopLock,
+    IdleWork,
     LockTakenError,
-    Meanwhile,
     ReadWriteLock,
     one_at_a_time,
 )
@@ -215,7 +215,7 @@ async def test_idle_work_runs_while_its_task_waits() -> None:
         begun.set()
         return "done"
 
-    meanwhile = Meanwhile(work, 0)
+    meanwhile = IdleWork(work, 0)
     await asyncio.wait_for(begun.wait(), 5)
     begun.clear()
     assert await meanwhile.result() == "done"
@@ -223,12 +223,12 @@ async def test_idle_work_runs_while_its_task_waits() -> None:
 
 
 async def test_idle_work_that_had_no_time_runs_when_its_result_is_needed() -> None:
-    assert await Meanwhile(lambda: "done", 100).result() == "done"
+    assert await IdleWork(lambda: "done", 100).result() == "done"
 
 
 async def test_idle_work_waits_while_other_work_has_the_turn() -> None:
     done = list[int]()
-    work = [Meanwhile(partial(done.append, number), 0) for number in range(5)]
+    work = [IdleWork(partial(done.append, number), 0) for number in range(5)]
     await asyncio.sleep(0.01)
     assert done == [0]  # all of them were due in the same iteration
     await asyncio.gather(*(one.result() for one in work))
@@ -237,12 +237,12 @@ async def test_idle_work_waits_while_other_work_has_the_turn() -> None:
 
 async def test_cancelled_idle_work_does_not_start() -> None:
     done = list[int]()
-    meanwhile = Meanwhile(partial(done.append, 1), 0)
-    meanwhile.call_off()
+    meanwhile = IdleWork(partial(done.append, 1), 0)
+    meanwhile.cancel()
     await asyncio.sleep(0.01)
     assert done == []
 
 
 async def test_idle_work_that_fails_raises_where_its_result_is_needed() -> None:
     with pytest.raises(ZeroDivisionError):
-        await Meanwhile(lambda: 1 // 0, 100).result()
+        await IdleWork(lambda: 1 // 0, 100).result()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from autogen_persistent_memory.storage.outbox import Heard, Outbox, outbox_of
+from autogen_persistent_memory.storage.outbox import Outbox, QueuedMessage, outbox_of
 
-HEARD = Heard(
+HEARD = QueuedMessage(
     id="1",
     session="s",
     source="user",
@@ -21,7 +21,7 @@ HEARD = Heard(
 )
 
 
-def heard(*numbers: int) -> list[Heard]:
+def heard(*numbers: int) -> list[QueuedMessage]:
     return [HEARD._replace(id=str(number)) for number in numbers]
 
 
@@ -105,7 +105,7 @@ def test_fields_that_are_missing_have_defaults_and_unknown_ones_are_ignored(outb
         '{"id": "1", "session": "s", "source": "ann", "text": "x", "at": "2026-03-01T12:00:00+00:00", "new": 1}'
     )
     at = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
-    assert outbox.messages() == [Heard("1", "s", "ann", "x", at)]
+    assert outbox.messages() == [QueuedMessage("1", "s", "ann", "x", at)]
 
 
 def test_a_folder_that_cannot_be_written_raises(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ async def test_a_callable_may_be_sync_or_async_and_return_lists_or_arrays(fn: ob
 class Lengths(Embedding):
     id = "lengths"
 
-    def _compute(self, texts: list[str]) -> Vectors:
+    def compute(self, texts: list[str]) -> Vectors:
         if "fail" in texts:
             raise OSError("no such device")
         return [[1.0, float(len(text))] for text in texts if text != "left out"]
@@ -171,8 +171,8 @@ class Lengths(Embedding):
 class LengthsAsync(Embedding):
     id = "lengths"
 
-    async def _compute(self, texts: list[str]) -> Vectors:
-        return Lengths()._compute(texts)
+    async def compute(self, texts: list[str]) -> Vectors:
+        return Lengths().compute(texts)
 
 
 @pytest.mark.parametrize("embedding", [Lengths(), LengthsAsync()], ids=["sync", "async"])
@@ -340,7 +340,7 @@ async def test_writes_of_another_process_during_reembedding_are_kept() -> None:
         nonlocal meddled
         if not meddled:
             meddled = True
-            table = old._engine.namespace_data.table("profile")  # beneath the lock, as another process would
+            table = old._engine.data.table("profile")  # beneath the lock, as another process would
             await table.remove([record.id for record in records[:50]])
             (vector,) = word_vectors(["told meanwhile"])
             await table.put([replace(records[0], id="new", content="told meanwhile")], [vector])

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ..english import about_project as project
+from ..english import about_user as user
 from ..extractor import Fact
-from . import about_project as project
-from . import about_user as user
 from .about_life import kind_of_plan
 from .claims import Claim, Clause, claims, clauses, without_adverbs
 from .endings import ending

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...core.lazy_regex import lazy
+from ..english import vocabulary
 from ..extractor import Ending
-from . import vocabulary
 from .vocabulary import inverted, pattern, words
 
 

@@ -207,7 +207,7 @@ class _Importer:
     _came_from: dict[str, str] = field(default_factory=dict)
     _made_by: dict[str, Mapping[TableName, str]] = field(default_factory=dict)
     _batch: list[RecordLine] = field(default_factory=list)
-    _data: tuple[str, NamespaceData] | None = None
+    _opened: tuple[str, NamespaceData] | None = None
 
     async def import_page(self, page: Sequence[str | bytes], before: int) -> None:
         """Import a page, before which the file has `before` lines. If a line is invalid, those before it are stored."""
@@ -239,7 +239,7 @@ class _Importer:
         if not batch:
             return
         namespace, table = _table_of(batch[0])
-        data = self._namespace_data(namespace)
+        data = self._data(namespace)
         latest: dict[str, RecordLine] = {}
         for line in batch:
             if line.record.id not in latest or _changed(line.record) > _changed(latest[line.record.id].record):
@@ -257,7 +257,7 @@ class _Importer:
             return len(missing) + len(changed)
 
         if lines:
-            self.written += await data.as_a_whole(store)
+            self.written += await data.under_lock(store)
         self.done(len(batch))
 
     async def _vectors(self, lines: Sequence[RecordLine]) -> Vectors:
@@ -288,11 +288,11 @@ class _Importer:
             )
         return target
 
-    def _namespace_data(self, namespace: str) -> NamespaceData:
-        if self._data is None or self._data[0] != namespace:
+    def _data(self, namespace: str) -> NamespaceData:
+        if self._opened is None or self._opened[0] != namespace:
             embed = partial(embedded, embedding=self.embedding)
-            self._data = namespace, NamespaceData(namespace, self.connection, self.embedding.id, embed)
-        return self._data[1]
+            self._opened = namespace, NamespaceData(namespace, self.connection, self.embedding.id, embed)
+        return self._opened[1]
 
 
 def _parsed(page: Sequence[str | bytes], before: int) -> tuple[list[tuple[int, Line]], _InvalidLineError | None]:

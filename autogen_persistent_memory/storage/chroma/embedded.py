@@ -89,7 +89,7 @@ class Folder(ClientSource):
         with contextlib.suppress(FileNotFoundError):  # somebody deleted the folder
             for path in self.path.iterdir():
                 if path.name.startswith((DATABASE, _OURS)) or SEGMENT.fullmatch(path.name):
-                    private_files.close_to_others(path)
+                    private_files.make_private(path)
 
     @property
     def most_indexes(self) -> int:
