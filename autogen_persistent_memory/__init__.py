@@ -17,7 +17,7 @@ from .core.errors import (
 )
 from .core.policy import RecallPolicy
 from .core.records import MemoryHit, MemoryRecord, Recall, SessionInfo
-from .extraction.extractor import Extractor, RuleExtractor
+from .extraction.extractor import Extractor, Fact, Message, RuleExtractor
 from .memories.memory import PersistentMemory
 from .memories.profile import ProfileMemory
 from .memories.session import SessionMemory
@@ -74,9 +74,11 @@ __all__ = [
     "Embedding",
     "EmbeddingMismatchError",
     "Extractor",
+    "Fact",
     "MemoryHit",
     "MemoryRecord",
     "MemoryStore",
+    "Message",
     "MiniLMEmbedding",
     "ModelExtractor",
     "NamespaceError",

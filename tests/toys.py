@@ -7,8 +7,7 @@ from pathlib import Path
 
 from autogen_core.models import LLMMessage, SystemMessage, UserMessage
 
-from autogen_persistent_memory import CallableEmbedding, MemoryHit, MemoryRecord, register_embedding
-from autogen_persistent_memory.extraction.extractor import Message
+from autogen_persistent_memory import CallableEmbedding, MemoryHit, MemoryRecord, Message, register_embedding
 from autogen_persistent_memory.testing import words as testing_words
 
 DIMENSIONS = 128

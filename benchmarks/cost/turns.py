@@ -66,7 +66,7 @@ SEAMS = {
         f"{PACKAGE}.retrieval.vector_index.VectorIndex.nearest",
         "chromadb.api.models.Collection.Collection.query",
     ],
-    "rank": [f"{PACKAGE}.retrieval.cache.RecordCache._weighed", f"{PACKAGE}.retrieval.search.rank"],
+    "rank": [f"{PACKAGE}.retrieval.cache.RecordCache._with_signals", f"{PACKAGE}.retrieval.search.rank"],
     "block": [f"{PACKAGE}.conversation.turn.render"],
     "context update": [f"{PACKAGE}.conversation.turn.place_block"],
 }

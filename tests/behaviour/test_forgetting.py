@@ -21,7 +21,10 @@ from toys import words
 
 from autogen_persistent_memory import (
     EmbeddedStore,
+    Extractor,
+    Fact,
     MemoryRecord,
+    Message,
     PersistentMemory,
     ProfileMemory,
     RecallPolicy,
@@ -31,7 +34,6 @@ from autogen_persistent_memory.conversation.team_resume import from_text
 from autogen_persistent_memory.conversation.traces import FORGOTTEN, Blanking, texts_within
 from autogen_persistent_memory.core.component_configs import NoExtractorConfig
 from autogen_persistent_memory.core.records import contains
-from autogen_persistent_memory.extraction.extractor import Extractor, Fact, Message
 
 TASK = "Where is my parcel with the code word Bluebird?"
 INFO: Any = {"vision": False, "function_calling": True, "json_output": False, "structured_output": False, "family": "x"}

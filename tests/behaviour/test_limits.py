@@ -18,6 +18,9 @@ from toys import word_vectors, words
 from autogen_persistent_memory import (
     CallableEmbedding,
     EmbeddedStore,
+    Extractor,
+    Fact,
+    Message,
     PersistentMemory,
     PersistentMemoryError,
     RuleExtractor,
@@ -26,7 +29,6 @@ from autogen_persistent_memory import (
     import_memories,
     memory_tools,
 )
-from autogen_persistent_memory.extraction.extractor import Extractor, Fact, Message
 
 MEGABYTE = 1 << 20
 MANY_TAGS = [f"tag {number}" for number in range(6000)]

@@ -16,14 +16,16 @@ from toys import words
 
 from autogen_persistent_memory import (
     EmbeddedStore,
+    Extractor,
+    Fact,
     MemoryRecord,
+    Message,
     PersistentMemory,
     PersistentMemoryError,
     RecallPolicy,
     TemporaryStore,
 )
 from autogen_persistent_memory.core.component_configs import RuleExtractorConfig
-from autogen_persistent_memory.extraction.extractor import Extractor, Fact, Message
 
 
 async def tell(memory: PersistentMemory, *sentences: str) -> None:

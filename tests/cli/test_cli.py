@@ -668,7 +668,7 @@ def test_not_found_and_usage_errors_have_different_exit_codes(stocked: dict[str,
     assert "Nothing in 'ann' matches" in refused(3, "search", "tea", "-n", "ann", "--kind", "lesson", *TOY)
     assert "Missing option" in refused(2, "list")
     assert "No such command" in refused(2, "nonsense")
-    assert "not a plain path" in refused(2, "list", "-n", "a//b")
+    assert "has an empty part" in refused(2, "list", "-n", "a//b")
     assert "'soon' is not a duration; write 7d, 12h or 90m" in refused(
         2, "add", "x y", "-n", "ann", "--ttl", "soon", *TOY
     )
