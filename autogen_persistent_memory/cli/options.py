@@ -56,8 +56,7 @@ Path = Annotated[
     ),
 ]
 Server = Annotated[
-    str | None,
-    typer.Option(metavar="HOST:PORT", help="A Chroma server instead of a folder.", rich_help_panel=_PANEL),
+    str | None, typer.Option(metavar="HOST:PORT", help="A Chroma server instead of a folder.", rich_help_panel=_PANEL)
 ]
 Ssl = Annotated[bool, typer.Option("--ssl", help="Connect to the server with https.", rich_help_panel=_PANEL)]
 TokenEnv = Annotated[
@@ -67,8 +66,7 @@ TokenEnv = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=_PANEL)]
 
 Namespace = Annotated[
-    str,
-    typer.Option("--namespace", "-n", envvar="AUTOGEN_MEMORY_NAMESPACE", help="Whose memories, such as user-42."),
+    str, typer.Option("--namespace", "-n", envvar="AUTOGEN_MEMORY_NAMESPACE", help="Whose memories, such as user-42.")
 ]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The memory's id, or its first characters (four or more).")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", "-k", help="Only this kind; may be repeated.")]

@@ -97,8 +97,7 @@ def forget(
     containing: Containing = None,
     before: Before = None,
     everywhere: Annotated[
-        bool,
-        typer.Option("--everywhere", help="Also in history, in captured messages and in saved conversations."),
+        bool, typer.Option("--everywhere", help="Also in history, in captured messages and in saved conversations.")
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="The whole namespace.")] = False,
     dry_run: DryRun = False,
