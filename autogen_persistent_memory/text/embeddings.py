@@ -27,7 +27,7 @@ from ..core.records import JSON, Draft, MemoryRecord
 from ..runtime.threads import DaemonPool, importing
 from .minilm import load_minilm
 from .redaction import caused_by, check_variable, keep_out, may_hold_secret, without_secrets
-from .speech_acts import is_trivial
+from .sentences import is_trivial
 
 T = TypeVar("T")
 Vector = Sequence[float]
