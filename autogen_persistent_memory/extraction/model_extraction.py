@@ -51,7 +51,6 @@ Answer: {"facts": [{"content": "The user collects zorbles.", "kind": "fact", "re
 """The example is about things that do not exist, so a model that only repeats it is found out by `grounding`."""
 
 CALL_SECONDS = 60.0
-"""Timeout of one call."""
 RETRIES = 2
 """How often a call that failed for a transient reason is retried."""
 BACKOFF_SECONDS = 1.0
