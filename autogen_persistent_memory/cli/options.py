@@ -27,12 +27,12 @@ def duration(text: str) -> timedelta:
 
 def moment(text: str) -> datetime:
     """Parse a time, in UTC unless it has an offset, or an age such as 7d, counted back from now."""
-    if re.fullmatch(r"\d+[mhdw]", text.strip()):
-        return utc_now() - duration(text)
     try:
+        if re.fullmatch(r"\d+[mhdw]", text.strip()):
+            return utc_now() - duration(text)
         time = datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text.strip()))
         found = check_time(time if time.tzinfo else time.replace(tzinfo=timezone.utc), "the time")
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise typer.BadParameter(f"{text!r} is not {_TIME}: {error}") from None
     assert found is not None
     return found
