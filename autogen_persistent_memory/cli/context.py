@@ -42,11 +42,7 @@ class CommandContext:
 
     @cached_property
     def store(self) -> EmbeddedStore | ServerStore:
-        """Return the store that the options name, which may not exist yet.
-
-        Raises:
-            ValueError: The options contradict each other, or the server's address is invalid.
-        """
+        """The store that the options name, which may not exist yet."""
         if self._server is None:
             if self._ssl or self._token_env:
                 raise ValueError("--ssl and --token-env belong to --server HOST:PORT.")
@@ -60,11 +56,7 @@ class CommandContext:
         return ServerStore(host.strip("[]"), int(port), self._ssl, token_env=self._token_env, outbox="")
 
     def existing_store(self) -> EmbeddedStore | ServerStore:
-        """Return the store, but never create one.
-
-        Raises:
-            NothingFoundError: The folder has no store in it.
-        """
+        """Return the store, or raise a NothingFoundError if its folder has none: it is not created."""
         if isinstance(self.store, EmbeddedStore) and not (self.store.folder() / "chroma.sqlite3").exists():
             raise NothingFoundError(
                 f"There is no store in {self.store.folder()}. Name its folder with --path or AUTOGEN_MEMORY_PATH, or its "
@@ -73,10 +65,7 @@ class CommandContext:
         return self.store
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end.
-
-        Each on a loop of its own: between them Ctrl-C interrupts what blocks, such as reading stdin.
-        """
+        """Run a coroutine on a loop of its own: between two, Ctrl-C interrupts what blocks, such as reading stdin."""
         return asyncio.run(work)
 
     @contextmanager
@@ -92,13 +81,7 @@ class CommandContext:
     def memory(
         self, namespace: str, embedding: Embedding | None = None, *, may_be_new: bool = False
     ) -> Iterator[PersistentMemory]:
-        """Open the memory of a namespace, without capture.
-
-        Args:
-            namespace: The namespace.
-            embedding: The embedding; without one, commands can do all that needs no vectors.
-            may_be_new: Whether the namespace, or the store, may not exist yet.
-        """
+        """Open the memory of a namespace, without capture. Without an embedding it can do all that needs no vectors."""
         check_namespace(namespace)
         with self.connection(may_be_new=may_be_new) as connection:
             names = [] if may_be_new else [stored.namespace for stored in self.run(connection.inventory())]
@@ -160,12 +143,7 @@ class CommandContext:
             self.printer.line(sentence)
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Ask the user for confirmation, unless `--yes` was given.
-
-        Raises:
-            ValueError: There is no terminal to ask on.
-            typer.Exit: The user declined.
-        """
+        """Ask the user for confirmation, unless `--yes` was given, and end the command if the user declines."""
         if yes:
             return
         answer = confirmed(question)

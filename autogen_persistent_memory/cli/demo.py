@@ -50,11 +50,7 @@ def _run_day(day: str, folder: str) -> list[dict[str, str]]:
 
 
 async def converse(day: str, folder: str) -> None:
-    """Run a day's conversation with a new agent, and print it as JSON lines.
-
-    Raises:
-        PersistentMemoryError: The memory failed, or the agent did not remember.
-    """
+    """Run a day's conversation with a new agent, print it as JSON lines, and fail if the agent did not remember."""
     from autogen_agentchat.agents import AssistantAgent
     from autogen_agentchat.messages import MemoryQueryEvent
     from autogen_ext.models.replay import ReplayChatCompletionClient

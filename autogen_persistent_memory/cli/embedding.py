@@ -30,12 +30,6 @@ class UnknownEmbedding(Embedding):
         self.id = id
         super().__init__()
 
-    @property
-    def config(self) -> Any:
-        raise PersistentMemoryError(
-            f"Only the id of the embedding {self.id!r} is known. Name it: --embedding module:function"
-        )
-
     async def compute(self, texts: list[str]) -> Vectors:
         raise PersistentMemoryError(
             f"These memories were embedded with {self.id!r}, a function of your own code. Name it: "
@@ -70,11 +64,7 @@ class RecordedEmbedding(UnknownEmbedding):
 
 
 def named_embedding(name: str, id: str | None) -> Embedding:
-    """Return the embedding that `--embedding` and `--embedding-id` name.
-
-    Raises:
-        ValueError: The name is invalid, or its function cannot be imported.
-    """
+    """Return the embedding that `--embedding` and `--embedding-id` name."""
     if name.lower() in ("minilm", MiniLMEmbedding.id.lower()):
         return MiniLMEmbedding()
     kind, _, rest = name.partition(":")

@@ -27,12 +27,12 @@ def duration(text: str) -> timedelta:
 
 def moment(text: str) -> datetime:
     """Parse a time, in UTC unless it has an offset, or an age such as 7d, counted back from now."""
-    if re.fullmatch(r"\d+[mhdw]", text.strip()):
-        return utc_now() - duration(text)
     try:
+        if re.fullmatch(r"\d+[mhdw]", text.strip()):
+            return utc_now() - duration(text)
         time = datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text.strip()))
         found = check_time(time if time.tzinfo else time.replace(tzinfo=timezone.utc), "the time")
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise typer.BadParameter(f"{text!r} is not {_TIME}: {error}") from None
     assert found is not None
     return found
@@ -56,8 +56,7 @@ Path = Annotated[
     ),
 ]
 Server = Annotated[
-    str | None,
-    typer.Option(metavar="HOST:PORT", help="A Chroma server instead of a folder.", rich_help_panel=_PANEL),
+    str | None, typer.Option(metavar="HOST:PORT", help="A Chroma server instead of a folder.", rich_help_panel=_PANEL)
 ]
 Ssl = Annotated[bool, typer.Option("--ssl", help="Connect to the server with https.", rich_help_panel=_PANEL)]
 TokenEnv = Annotated[
@@ -67,8 +66,7 @@ TokenEnv = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=_PANEL)]
 
 Namespace = Annotated[
-    str,
-    typer.Option("--namespace", "-n", envvar="AUTOGEN_MEMORY_NAMESPACE", help="Whose memories, such as user-42."),
+    str, typer.Option("--namespace", "-n", envvar="AUTOGEN_MEMORY_NAMESPACE", help="Whose memories, such as user-42.")
 ]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The memory's id, or its first characters (four or more).")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", "-k", help="Only this kind; may be repeated.")]

@@ -37,7 +37,6 @@ class Printer:
             self._console.width = _PIPE_WIDTH  # a pipe has no edge to wrap at
 
     def table(self, columns: Sequence[str], rows: Iterable[Row]) -> None:
-        """Print a table."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
             table.add_column(column, overflow="fold", min_width=len(column))
@@ -75,7 +74,6 @@ class Printer:
         self.table(columns, ([_cells(record)[column] for column in columns] for record in records))
 
     def line(self, text: str, style: str = "") -> None:
-        """Print a line."""
         self._print(Text(printable(text), style=style))
 
     def objects(self, objects: Iterable[Mapping[str, Any]]) -> None:

@@ -131,12 +131,7 @@ def stats(
 
 
 def find(context: CommandContext, memory: PersistentMemory, id: str) -> MemoryRecord:
-    """Return the memory with an id, current or not, or the only one whose id starts with it.
-
-    Raises:
-        NothingFoundError: There is none.
-        ValueError: The ids of several memories start with it.
-    """
+    """Return the memory with an id, current or not, or the only one whose id starts with it."""
     engine = memory._engine
     found = context.run(engine.find([id], TABLES))
     if not found and len(id) >= _SHORTEST_PREFIX:
@@ -157,11 +152,6 @@ def _place_and_size(store: EmbeddedStore | ServerStore) -> tuple[str, int | None
 
 
 def _count(context: CommandContext, namespace: str | None = None) -> list[dict[str, Any]]:
-    """Count the contents of every namespace, or of one.
-
-    Raises:
-        NothingFoundError: The store has no such namespace.
-    """
     with context.connection() as connection:
         inventory = context.run(connection.inventory())
         names = dict.fromkeys(stored.namespace for stored in inventory if namespace in (None, stored.namespace))

@@ -150,11 +150,7 @@ def _answers(port: int) -> bool:
 
 
 def _available(port: int) -> int:
-    """Return the port, or for 0 a free one.
-
-    Raises:
-        StoreUnavailableError: The port is in use.
-    """
+    """Return the port if it is free, or for 0 a free one."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -97,8 +97,7 @@ def forget(
     containing: Containing = None,
     before: Before = None,
     everywhere: Annotated[
-        bool,
-        typer.Option("--everywhere", help="Also in history, in captured messages and in saved conversations."),
+        bool, typer.Option("--everywhere", help="Also in history, in captured messages and in saved conversations.")
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="The whole namespace.")] = False,
     dry_run: DryRun = False,
@@ -241,11 +240,7 @@ def _count(count: int, noun: str) -> str:
 
 
 def _lines_of_stdin() -> list[str]:
-    """Return the lines of stdin that are not blank.
-
-    Raises:
-        ValueError: There are none, or they are not UTF-8.
-    """
+    """Return the lines of stdin that are not blank, of which there must be some."""
     try:
         lines = [line.strip() for line in sys.stdin.buffer.read().decode("utf-8-sig").splitlines()]
     except UnicodeDecodeError as error:

@@ -18,8 +18,7 @@ from ..core.errors import PersistentMemoryError
 from ..core.records import Draft, MemoryRecord, Selection, in_order, stable_id
 from ..extraction.extractor import Extractor
 from ..retrieval.engine import Engine
-from ..runtime.background_task import BackgroundTask
-from ..runtime.deadlines import CLOSING_SECONDS, within
+from ..runtime.background_task import CLOSING_SECONDS, BackgroundTask, within
 from ..runtime.reporting import notices
 from ..runtime.threads import in_thread
 from ..storage.availability import automatic, is_automatic

@@ -16,8 +16,7 @@ from typing_extensions import Self
 
 from ..core.checks import encode_json
 from ..core.errors import PersistentMemoryError
-from ..runtime.background_task import BackgroundTask
-from ..runtime.deadlines import CLOSING_SECONDS, within
+from ..runtime.background_task import CLOSING_SECONDS, BackgroundTask, within
 from ..runtime.reporting import notices
 from ..runtime.threads import in_thread
 from .autogen_compat import (

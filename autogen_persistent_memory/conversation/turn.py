@@ -14,7 +14,7 @@ from autogen_core.models import LLMMessage
 from ..core.errors import PersistentMemoryError
 from ..core.records import MemoryHit, MemoryRecord, Query, Selection
 from ..retrieval.engine import Engine
-from ..runtime.deadlines import Budget, within
+from ..runtime.background_task import Budget, within
 from ..runtime.locks import one_at_a_time
 from ..runtime.reporting import notices
 from ..runtime.threads import in_thread_if_long

@@ -1,7 +1,7 @@
-"""Check arguments: types, limits, names and JSON. What an older version stored beyond these limits stays readable.
+"""Check arguments: types, limits, names and JSON. Each check returns the value, or raises a ValueError that names it.
 
 The limits protect the other records of a namespace: Chroma cannot write a list of 5,462 tags with one SQL statement, and
-then fails on everything that is written after it.
+then fails on everything that is written after it. What an older version stored beyond these limits stays readable.
 """
 
 from __future__ import annotations
@@ -75,7 +75,6 @@ def fold_kind(kind: str) -> str:
 
 
 def check_kind(value: object, name: str = "kind") -> str:
-    """Return a kind of memory, folded."""
     return fold_kind(require_text(value, name, MAX_KIND))
 
 
@@ -134,37 +133,33 @@ def check_metadata(value: object) -> dict[str, Any]:
 
 
 def check_flag(value: object, name: str) -> bool:
-    """Return True or False."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, not {value!r}.")
     return value
 
 
 def check_count(value: object, name: str, *, least: int = 1) -> int:
-    """Return a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_COUNT:
         raise ValueError(f"{name} must be a whole number from {least} to {MAX_COUNT:,}, not {value!r}.")
     return value
 
 
 def check_share(value: object, name: str) -> float:
-    """Return a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise ValueError(f"{name} must be a number from 0 to 1, not {value!r}.")
     return float(value)
 
 
 def check_namespace(value: object) -> str:
-    """Return the name of a namespace, or raise a NamespaceError."""
     return _check_name(value, "namespace")
 
 
 def check_session(value: object) -> str:
-    """Return the name of a session, or raise a NamespaceError."""
     return _check_name(value, "session")
 
 
 def _check_name(value: object, what: str) -> str:
+    """Return the name of a namespace or session, or raise a NamespaceError."""
     example = "such as 'user-42' or 'prod/acme/user-42'"
     if not isinstance(value, str):
         raise NamespaceError(f"A {what} must be a str, {example}, not {type(value).__name__}.")
@@ -195,14 +190,7 @@ def _check_name(value: object, what: str) -> str:
 def encode_json(value: object, name: str, most: int | None = None, *, halves: bool = False) -> str:
     """Return the value as JSON text from which `decode_json` makes an equal value of the same types.
 
-    Args:
-        value: The value.
-        name: Its name in error messages.
-        most: The most characters of the JSON text.
-        halves: Whether texts in it may hold half of a surrogate pair, which is then escaped.
-
-    Raises:
-        ValueError: The value would come back changed, is nested too deep, or has too many characters.
+    A value that would come back changed is refused. With `halves`, texts may hold half of a surrogate pair, which is escaped.
     """
     if _is_deeper(value, MAX_DEPTH):
         raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or contains itself. Flatten it.")

@@ -22,15 +22,11 @@ DEFAULT_OUTBOX = "~/.autogen_memory/outbox"
 
 
 class EmbeddedStoreConfig(Settings):
-    """The declarative form of an `EmbeddedStore`."""
-
     type: Literal["embedded"] = "embedded"
     path: str | None = None
 
 
 class ServerStoreConfig(Settings):
-    """The declarative form of a `ServerStore`."""
-
     type: Literal["server"] = "server"
     host: str = "localhost"
     port: int = Field(default=8000, ge=1, le=65535)
@@ -47,8 +43,6 @@ class ServerStoreConfig(Settings):
 
 
 class CloudStoreConfig(Settings):
-    """The declarative form of a `CloudStore`."""
-
     type: Literal["cloud"] = "cloud"
     tenant: str | None = None
     database: str | None = None
@@ -58,10 +52,9 @@ class CloudStoreConfig(Settings):
 
 
 class TemporaryStoreConfig(Settings):
-    """The declarative form of a `TemporaryStore`; the same id in one process is the same data."""
-
     type: Literal["temporary"] = "temporary"
     id: str
+    """The same id in one process is the same data."""
 
 
 StoreConfig = Annotated[
@@ -70,24 +63,18 @@ StoreConfig = Annotated[
 
 
 class MiniLMEmbeddingConfig(Settings):
-    """The declarative form of a `MiniLMEmbedding`."""
-
     type: Literal["minilm"] = "minilm"
     threads: int | None = Field(default=None, ge=1)
     cache_size: int = Field(default=1024, ge=0)
 
 
 class ChromaEmbeddingConfig(Settings):
-    """The declarative form of a `ChromaEmbedding`."""
-
     type: Literal["chroma"] = "chroma"
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
 
 
 class CallableEmbeddingConfig(Settings):
-    """The declarative form of a `CallableEmbedding`."""
-
     type: Literal["callable"] = "callable"
     function: str
     """The name under which `register_embedding` knows the function."""
@@ -106,14 +93,10 @@ class NoExtractorConfig(Settings):
 
 
 class RuleExtractorConfig(Settings):
-    """The declarative form of a `RuleExtractor`."""
-
     type: Literal["rules"] = "rules"
 
 
 class ModelExtractorConfig(Settings):
-    """The declarative form of a `ModelExtractor`."""
-
     type: Literal["model"] = "model"
     client: ComponentModel
     every: int = Field(default=10, ge=1)
@@ -124,8 +107,6 @@ ExtractorConfig = Annotated[NoExtractorConfig | RuleExtractorConfig | ModelExtra
 
 
 class ProfileMemoryConfig(Settings):
-    """The declarative form of a `ProfileMemory`."""
-
     namespace: str
     store: StoreConfig = EmbeddedStoreConfig()
     embedding: EmbeddingConfig = MiniLMEmbeddingConfig()
@@ -133,16 +114,12 @@ class ProfileMemoryConfig(Settings):
 
 
 class SessionMemoryConfig(ProfileMemoryConfig):
-    """The declarative form of a `SessionMemory`."""
-
     session: str
     capture: bool = True
     summarizer: ComponentModel | None = None
 
 
 class PersistentMemoryConfig(ProfileMemoryConfig):
-    """The declarative form of a `PersistentMemory`."""
-
     session: str | None = None
     extractor: ExtractorConfig = RuleExtractorConfig()
     capture: bool = True

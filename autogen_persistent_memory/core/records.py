@@ -252,11 +252,7 @@ def draft(
     ends: Callable[[MemoryRecord], bool] | None = None,
     is_message: bool = False,
 ) -> Draft:
-    """Check the arguments of `remember()`. A captured message (`is_message`) may have any length.
-
-    Raises:
-        ValueError: An argument is invalid; the message names it and says why.
-    """
+    """Check the arguments of `remember()`. A captured message (`is_message`) may have any length."""
     if ttl is not None and not (isinstance(ttl, timedelta) and timedelta(0) < ttl <= MAX_LIFETIME):
         raise ValueError(f"ttl must be a timedelta above 0 and up to {MAX_LIFETIME.days:,} days, not {ttl!r}.")
     if origin not in get_args(Origin):
@@ -280,7 +276,6 @@ def draft(
 
 
 def check_content(value: object) -> str:
-    """Return the text of a memory, or raise a ValueError."""
     return require_text(value, "content", MAX_CONTENT, "Split it into several memories, or store what matters of it.")
 
 
@@ -337,11 +332,7 @@ def select(
     containing: object = None,
     before: object = None,
 ) -> Selection:
-    """Check the filters of `recall()`, `records()` and `forget()`.
-
-    Raises:
-        ValueError: An argument is invalid; the message names it and says why.
-    """
+    """Check the filters of `recall()`, `records()` and `forget()`."""
     return Selection(
         kinds=check_kinds(kinds),
         tags=check_tags(tags),
@@ -363,7 +354,6 @@ Clock = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
-    """Return the current time, timezone-aware, in UTC."""
     return datetime.now(timezone.utc)
 
 

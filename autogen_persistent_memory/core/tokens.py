@@ -58,7 +58,8 @@ def estimate_tokens(text: str) -> int:
     """
     words = sum(map(_word_cost, _WORD.findall(text)))
     rest = Counter(_WORD.sub("", text))
-    return math.ceil(words + sum(_character_cost(ord(character)) * count for character, count in rest.items()))
+    costs = (next(cost for end, cost in _COSTS if ord(character) < end) * count for character, count in rest.items())
+    return math.ceil(words + sum(costs))
 
 
 @lru_cache(maxsize=16_384)
@@ -68,23 +69,15 @@ def _word_cost(word: str) -> int:
     return 1 if len(word) <= 5 else math.ceil(len(word) / 3.5)
 
 
-def _character_cost(code: int) -> float:
-    return next(cost for end, cost in _COSTS if code < end)
-
-
 @cache
 def _start_loading() -> None:
     threading.Thread(target=_load, name="autogen-memory-tokens", daemon=True).start()
 
 
-def _cached_file() -> Path:
+def _load() -> None:
     default = Path(tempfile.gettempdir()) / "data-gym-cache"
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", default))
-    return Path(folder or os.devnull) / _CACHE_KEY  # set but empty means no cache
-
-
-def _load() -> None:
-    if _cached_file().is_file():
+    if Path(folder or os.devnull, _CACHE_KEY).is_file():  # set but empty means no cache
         import tiktoken
 
         _loaded.append(tiktoken.get_encoding(_ENCODING))

@@ -14,8 +14,7 @@ from datetime import timedelta
 from ..core.errors import PersistentMemoryError
 from ..core.records import MESSAGES, MemoryRecord, Selection, in_order, stable_id
 from ..retrieval.engine import Engine
-from ..runtime.background_task import BackgroundTask
-from ..runtime.deadlines import Budget
+from ..runtime.background_task import BackgroundTask, Budget
 from ..storage.availability import automatic
 from .extractor import Extractor, Fact, Message, learned, within_limits
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..core.checks import MAX_CONTENT, MAX_KEY, MAX_KIND, MAX_TAG, MAX_TAGS
 from ..core.component_configs import ExtractorConfig, RuleExtractorConfig
@@ -165,26 +165,13 @@ def within_limits(facts: Iterable[Fact]) -> list[Fact]:
     ]
 
 
-def learned(
-    fact: Fact, *, id: str, source: str, session: str, metadata: Mapping[str, object], at: datetime | None = None
-) -> Draft:
-    """Return a fact as a memory to store, told at that time or now.
+def learned(fact: Fact, *, id: str, **about: Any) -> Draft:
+    """Return a fact as a memory to store, with further arguments of `draft`, such as its source.
 
     The id must be the same each time the same fact is extracted, so that it is stored once.
     """
-    return draft(
-        fact.content,
-        kind=fact.kind,
-        tags=fact.tags,
-        key=fact.key,
-        source=source,
-        session=session,
-        origin="extractor",
-        metadata=metadata,
-        at=at,
-        id=id,
-        ends=ending(fact),
-    )
+    said: dict[str, Any] = {"kind": fact.kind, "tags": fact.tags, "key": fact.key, "ends": ending(fact)}
+    return draft(fact.content, **said, **about, id=id, origin="extractor")
 
 
 def ending(fact: Fact) -> Callable[[MemoryRecord], bool] | None:

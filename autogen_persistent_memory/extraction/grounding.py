@@ -100,15 +100,9 @@ class _Clause:
 
 
 class Evidence:
-    """The words of some messages, prepared to be compared with facts."""
+    """The words of some messages, prepared to be compared with facts. A fact may also begin with a name from `names`."""
 
     def __init__(self, messages: Sequence[Message], names: Iterable[str] = ()) -> None:
-        """Index the messages.
-
-        Args:
-            messages: The messages.
-            names: Other texts, such as known memories; a fact may begin with a name from these.
-        """
         said = [(message, list(_statements(message.text))) for message in messages]
         self._said = set(_terms(" ".join(message.text for message in messages)))
         self._subjects = self._said.union(*(_terms(text) for text in names))

@@ -14,7 +14,6 @@ _MASK = "**********"
 
 
 def check_client(client: object, what: str) -> ChatCompletionClient:
-    """Return a model client, or raise a ValueError."""
     if not isinstance(client, ChatCompletionClient):
         raise ValueError(f"{what} must be an AutoGen ChatCompletionClient, not {type(client).__name__}.")
     return client
@@ -27,11 +26,7 @@ def dump_client(client: ChatCompletionClient) -> ComponentModel:
 
 
 def load_client(config: ComponentModel, whose: str) -> ChatCompletionClient:
-    """Return the client that a configuration describes.
-
-    Raises:
-        ValueError: It was dumped without its key, as AutoGen does, and does not work without it.
-    """
+    """Return the client that a configuration describes, or raise a ValueError if it was dumped without its key."""
     masked = _masked(config.config)
     if masked is not None:
         raise ValueError(

@@ -51,7 +51,6 @@ Answer: {"facts": [{"content": "The user collects zorbles.", "kind": "fact", "re
 """The example is about things that do not exist, so a model that only repeats it is found out by `grounding`."""
 
 CALL_SECONDS = 60.0
-"""Timeout of one call."""
 RETRIES = 2
 """How often a call that failed for a transient reason is retried."""
 BACKOFF_SECONDS = 1.0
@@ -161,20 +160,12 @@ class ModelExtractor(Extractor):
     def _forms(self) -> list[type[BaseModel] | bool | None]:
         """Return the output formats that the model supports, strictest first."""
         info = self._client.model_info
-        supported: dict[type[BaseModel] | bool | None, object] = {
-            _FoundFacts: info.get("structured_output"),
-            True: info.get("json_output"),
-            None: True,
-        }
-        return [form for form, is_supported in supported.items() if is_supported]
+        structured = [_FoundFacts] if info.get("structured_output") else []
+        return [*structured, *([True] if info.get("json_output") else []), None]
 
 
 def extractor_from_config(config: ExtractorConfig) -> Extractor | None:
-    """Return the extractor that a configuration describes, or None.
-
-    Raises:
-        ValueError: The model client was dumped without its key, as AutoGen does, and does not work without it.
-    """
+    """Return the extractor that a configuration describes, or None; see `load_client` for what it raises."""
     if isinstance(config, NoExtractorConfig):
         return None
     if isinstance(config, RuleExtractorConfig):

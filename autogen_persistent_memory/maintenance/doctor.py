@@ -102,7 +102,7 @@ async def diagnose(store: MemoryStore) -> list[Finding]:
         StoreLockedError: Another process has the embedded store open.
         StoreUnavailableError: The store cannot be reached.
     """
-    async with _connected(store) as connection:
+    async with StoreConnection(store) as connection:
         return await _diagnose(_chroma(connection))
 
 
@@ -124,7 +124,7 @@ async def repair(store: MemoryStore, *, embedding: Embedding | None = None, prog
         StoreUnavailableError: The store cannot be reached or written.
     """
     embedding = embedding or MiniLMEmbedding()
-    async with _connected(store) as shared, shared.lock(_ONE_AT_A_TIME):
+    async with StoreConnection(store) as shared, shared.lock(_ONE_AT_A_TIME):
         connection = _chroma(shared)
         try:
             before = await connection.examine()
@@ -140,17 +140,8 @@ async def repair(store: MemoryStore, *, embedding: Embedding | None = None, prog
 
 async def surviving_embeddings(store: MemoryStore) -> list[str]:
     """Return the ids of the embeddings that a store with damaged documents was written with, as far as it still says so."""
-    async with _connected(store) as connection:
+    async with StoreConnection(store) as connection:
         return await recorded_embeddings(_chroma(connection))
-
-
-@asynccontextmanager
-async def _connected(store: MemoryStore) -> AsyncIterator[StoreConnection]:
-    connection = StoreConnection(store)
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 def _chroma(connection: StoreConnection) -> ChromaConnection:

@@ -169,8 +169,6 @@ def _as_time(value: object) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of a foreign collection."""
-
     id: str
     document: str | None
     metadata: Mapping[str, Any]

@@ -35,7 +35,7 @@ from ..core.component_configs import ProfileMemoryConfig
 from ..core.policy import RecallPolicy
 from ..core.records import JSON, MIME_TYPES, Draft, MemoryHit, Recall, Selection, draft, select, utc_now
 from ..retrieval.engine import Engine
-from ..runtime.deadlines import CLOSING_SECONDS
+from ..runtime.background_task import CLOSING_SECONDS
 from ..runtime.threads import in_thread_if_long
 from ..storage.protocol import MemoryStore, TableName
 from ..storage.stores import EmbeddedStore, store_config, store_from_config

@@ -27,7 +27,7 @@ from ..extraction.english import extract_facts
 from ..extraction.english.person import first_person
 from ..extraction.extractor import Fact, ending
 from ..extraction.grounding import restates, tidied
-from ..runtime.deadlines import within
+from ..runtime.background_task import within
 from ..runtime.threads import in_thread, in_thread_if_long
 from ..text.sentences import could_answer
 from ..text.words import terms

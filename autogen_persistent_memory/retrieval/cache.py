@@ -21,8 +21,7 @@ from ..runtime.threads import in_thread, start_in_thread
 from ..storage.connection import size_of
 from ..storage.protocol import RecordTable, TableName
 from ..text.embeddings import Vector, Vectors
-from ..text.sentences import without
-from ..text.speech_acts import is_trivial
+from ..text.sentences import is_trivial, without
 from .keyword_index import KeywordIndex, KeywordMatches, Words, words_of
 from .ranking import ROW_OF, Candidates
 from .vector_index import VectorIndex

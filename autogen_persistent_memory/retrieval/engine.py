@@ -17,7 +17,7 @@ from ..runtime.threads import in_thread
 from ..storage.protocol import Space, TableName
 from ..text.embeddings import Vectors
 from ..text.redaction import redacted
-from ..text.speech_acts import is_trivial
+from ..text.sentences import is_trivial
 from .conflicts import Changes, edited, newest_first, newest_of_each_key, resolve, successions, without_fact
 from .ranking import unasked
 from .search import Search

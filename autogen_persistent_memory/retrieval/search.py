@@ -14,8 +14,7 @@ from ..runtime.locks import IdleWork, LockTakenError, one_at_a_time
 from ..runtime.threads import in_thread, in_thread_if_long
 from ..storage.protocol import TableName
 from ..text.embeddings import Embedding, Vector
-from ..text.sentences import could_answer
-from ..text.speech_acts import is_trivial
+from ..text.sentences import could_answer, is_trivial
 from .cache import Asked, Found, RecordCache
 from .conflicts import newest_of_each_key
 from .namespace import PATIENCE, NamespaceData

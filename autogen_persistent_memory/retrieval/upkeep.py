@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 from ..core.errors import PersistentMemoryError
 from ..core.policy import RecallPolicy
 from ..core.records import Clock, MemoryHit, MemoryRecord, Selection
-from ..runtime.background_task import Debounce, in_background
-from ..runtime.deadlines import CLOSING_SECONDS, within
+from ..runtime.background_task import CLOSING_SECONDS, Debounce, in_background, within
 from ..runtime.lru import LeastRecentlyUsed
 from ..runtime.reporting import Progress, notices, progress_of
 from ..runtime.threads import in_thread

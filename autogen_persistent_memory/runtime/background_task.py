@@ -1,4 +1,4 @@
-"""Work in the background of an event loop: started once at a time, awaited for a limited time, debounced, prefetched."""
+"""Work in the background of an event loop, started once at a time, debounced or prefetched; and work with a deadline."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import math
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar
 
-from .deadlines import ended
-
 T = TypeVar("T")
 S = TypeVar("S")
 _QUIET_SECONDS = 1.0
 _LONGEST_SECONDS = 10.0
+CLOSING_SECONDS = 10.0
+"""How long each part of closing a memory may take, and how long a flush waits for models."""
 
 
 class BackgroundTask(Generic[T]):
@@ -40,7 +40,11 @@ class BackgroundTask(Generic[T]):
 
     async def wait(self, seconds: float = math.inf) -> bool:
         """Wait this long for the work to end, however it ends, without cancelling it; return whether it has."""
-        return await ended(self._task, seconds)
+        task = self._here
+        if task is None:
+            return True
+        done, _ = await asyncio.wait({task}, timeout=None if math.isinf(seconds) else seconds)
+        return bool(done)
 
     async def stop(self) -> None:
         """Cancel the work and wait until it has ended."""
@@ -67,6 +71,44 @@ def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     task = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
+
+
+class Budget:
+    """A number of seconds, counted from now, that several pieces of work share."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = asyncio.get_running_loop().time() + seconds
+
+    @property
+    def left(self) -> float:
+        """The seconds left. Never 0, so that a result that is ready can still be used."""
+        return max(0.01, self._until - asyncio.get_running_loop().time())
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of the work, or cancel the work if it takes longer.
+
+    Unlike `asyncio.wait_for` it does not wait for late work to react to its cancellation, which some work ignores. Work
+    that cancels itself has failed; that does not cancel the caller.
+
+    Raises:
+        asyncio.TimeoutError: The work took longer.
+        RuntimeError: The work cancelled itself.
+    """
+    task = in_background(work)
+    try:
+        await asyncio.sleep(0)  # work that waits for nothing is done after this
+        if not task.done():
+            await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not task.done():
+        task.cancel()
+        raise asyncio.TimeoutError
+    if task.cancelled():
+        raise RuntimeError("The work was cancelled from within.")
+    return task.result()
 
 
 async def prefetch(prepare: Callable[[S], Coroutine[Any, Any, T]], batches: Iterable[S]) -> AsyncGenerator[T, None]:

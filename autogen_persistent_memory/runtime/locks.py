@@ -81,11 +81,7 @@ class ReadWriteLock:
 
     @contextmanager
     def reading(self, *, wait: bool = True) -> Iterator[None]:
-        """Hold the lock for reading.
-
-        Raises:
-            LockTakenError: A writer holds the lock or waits for it, and `wait` is False.
-        """
+        """Hold the lock for reading; unless `wait`, raise a LockTakenError if a writer holds the lock or waits for it."""
         if not self._entrance.acquire(blocking=wait):
             raise LockTakenError
         try:
@@ -105,7 +101,6 @@ class ReadWriteLock:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the lock for writing."""
         with self._entrance, self._in_use:
             yield
 
@@ -116,11 +111,9 @@ async def one_at_a_time() -> None:
 
 
 class IdleWork(Generic[T]):
-    """Work that the event loop does while its task waits for something else, or afterwards if it had no time.
+    """Work that the event loop does from `seconds` on while its task waits for something else, else when `result` needs it.
 
-    Args:
-        work: What to do. If it fails, `result` does it again.
-        seconds: How long to wait before it starts.
+    If the work fails, `result` does it again.
     """
 
     def __init__(self, work: Callable[[], T], seconds: float) -> None:
@@ -134,7 +127,6 @@ class IdleWork(Generic[T]):
                 self._done.append(self._work())
 
     def cancel(self) -> None:
-        """Do not start the work, unless `result` needs it."""
         self._timer.cancel()
 
     async def result(self) -> T:

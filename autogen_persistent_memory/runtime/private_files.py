@@ -26,11 +26,7 @@ def make_folder(path: Path) -> None:
 
 
 def create(path: Path) -> int:
-    """Create a file and return a descriptor for writing it.
-
-    Raises:
-        FileExistsError: The name exists, if only as a link.
-    """
+    """Create a file and return a descriptor for writing it; a name that exists, if only as a link, is a FileExistsError."""
     return os.open(path, _NEW, FILE)
 
 
@@ -48,11 +44,7 @@ def write(path: Path, text: str) -> None:
 
 
 def refuse_link(path: Path) -> None:
-    """Raise an error if one of our paths is a link.
-
-    Raises:
-        OSError: It is a link.
-    """
+    """Raise an OSError if one of our paths is a link."""
     if path.is_symlink():
         reason = "it is a link, and links are not followed when memories are written: remove it, or use the path it points to"
         raise OSError(errno.ELOOP, reason, str(path))

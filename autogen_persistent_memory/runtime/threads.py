@@ -122,11 +122,7 @@ def start_in_thread(call: Callable[[], T]) -> Future[T]:
 
 
 def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits for anything, in any thread.
-
-    Raises:
-        RuntimeError: The coroutine did wait.
-    """
+    """Run a coroutine that never waits for anything, in any thread; if it does wait, raise a RuntimeError."""
     try:
         coroutine.send(None)
     except StopIteration as finished:

@@ -59,6 +59,12 @@ class StoreConnection:
         self.breaker = self.backend.breaker if isinstance(self.backend, Remote) else CircuitBreaker()
         """Whether the store is reachable, as far as this process knows."""
 
+    async def __aenter__(self) -> StoreConnection:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
     async def prepare(self) -> None:
         """Do the part of opening that is slow the first time, without waiting for a server."""
         if isinstance(self.backend, Preparable):

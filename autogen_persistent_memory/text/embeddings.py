@@ -27,7 +27,7 @@ from ..core.records import JSON, Draft, MemoryRecord
 from ..runtime.threads import DaemonPool, importing
 from .minilm import load_minilm
 from .redaction import caused_by, check_variable, keep_out, may_hold_secret, without_secrets
-from .speech_acts import is_trivial
+from .sentences import is_trivial
 
 T = TypeVar("T")
 Vector = Sequence[float]
@@ -56,7 +56,7 @@ class Embedding(ABC):
         >>> class LengthEmbedding(Embedding):
         ...     id = "length-1"
         ...
-        ...     def _compute(self, texts: list[str]) -> Vectors:
+        ...     def compute(self, texts: list[str]) -> Vectors:
         ...         return [[1.0, float(len(text))] for text in texts]
         >>> asyncio.run(LengthEmbedding().embed(["one", "three"])).tolist()
         [[1.0, 3.0], [1.0, 5.0]]

@@ -90,18 +90,15 @@ def load_minilm(threads: int | None) -> MiniLM:
 
 @cache
 def _load(threads: int) -> MiniLM:
-    os.environ.setdefault(
-        "ORT_DISABLE_TELEMETRY", "1"
-    )  # otherwise importing it writes an id into the home folder and sends telemetry
+    # Otherwise importing it writes an id into the home folder and sends telemetry.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     with importing:
         import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.add_session_config_entry(
-        "session.intra_op.allow_spinning", "0"
-    )  # spinning halves the speed of a busy machine
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # which halves the speed of a busy machine
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(_find_weights()), options, providers=["CPUExecutionProvider"])
     _trim_memory()
@@ -131,8 +128,7 @@ def _tokenizer() -> Tokenizer:
     tokenizer.normalizer = BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")],
+        single="[CLS] $A [SEP]", special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")]
     )
     tokenizer.enable_truncation(_MAX_TOKENS)
     return tokenizer

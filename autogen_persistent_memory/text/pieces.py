@@ -32,11 +32,8 @@ def matches(
 ) -> Iterator[re.Match[str]]:
     """Yield matches as `pattern.finditer` does, for a text of any length.
 
-    Args:
-        pattern: What to find.
-        text: The text.
-        longest: The length of the longest match, with everything that its lookarounds read.
-        hints: Lower-case texts of which every match holds at least one, in any case; pieces without any are skipped.
+    `longest` is the length of the longest match, with everything that its lookarounds read. `hints` are lower-case texts of
+    which every match holds at least one, in any case; pieces without any are skipped.
     """
     start = 0
     while start < len(text):

@@ -273,11 +273,7 @@ def may_hold_secret(setting: str) -> bool:
 
 
 def check_variable(name: str, what: str) -> str:
-    """Return the name of an environment variable.
-
-    Raises:
-        ValueError: It cannot be such a name. The message does not repeat it, since it may be the secret itself.
-    """
+    """Return the name of an environment variable, or raise a ValueError that does not repeat it."""
     if not isinstance(name, str) or _VARIABLE.fullmatch(name) is None or redact(name) != name:
         raise ValueError(
             f"{what} must be the name of an environment variable: letters, digits and underscores. The value given is not "
@@ -287,11 +283,7 @@ def check_variable(name: str, what: str) -> str:
 
 
 def check_host(host: str) -> str:
-    """Return a host that has no user name or password in it.
-
-    Raises:
-        ValueError: It is more than a host. The message does not repeat it.
-    """
+    """Return a host without a user name or password, or raise a ValueError that does not repeat it."""
     if re.search(r"[@?#\s]", host):
         raise ValueError(
             "The host of a server must be a name or an address alone. The value given is not shown, because it may hold a "

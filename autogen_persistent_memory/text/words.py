@@ -131,10 +131,7 @@ def _pairs(word: str) -> list[str]:
 
 
 def stem(word: str) -> str:
-    """Return an English word, in lower case, without its ending: "smoke" for "smoking".
-
-    Words with other letters and very long ones are returned as they are.
-    """
+    """Return an English word, in lower case, without its ending; very long words and those with other letters unchanged."""
     return _stem(word) if word.isascii() and len(word) <= _LONGEST_STEMMED else word
 
 

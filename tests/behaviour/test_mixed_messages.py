@@ -238,7 +238,7 @@ async def test_a_short_message_that_0_1_stored_without_a_vector_gets_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as as_in_0_1:
-        as_in_0_1.setattr("autogen_persistent_memory.text.speech_acts.tells", lambda text: len(text.strip()) > 20)
+        as_in_0_1.setattr("autogen_persistent_memory.text.sentences.tells", lambda text: len(text.strip()) > 20)
         async with PersistentMemory("ann", session="s", store=EmbeddedStore(tmp_path), extractor=None) as memory:
             await memory.extract("The code is bluebird")
     async with PersistentMemory("ann", session="t", store=EmbeddedStore(tmp_path)) as memory:

@@ -4,21 +4,15 @@ import asyncio
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from itertools import product
 from pathlib import Path
 
 import chromadb
 import pytest
 from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.models import UserMessage
-from hypothesis import given
-from hypothesis import strategies as st
 
 from autogen_persistent_memory import EmbeddedStore, PersistentMemory
-from autogen_persistent_memory.retrieval.keyword_index import words_of
-from autogen_persistent_memory.text.pieces import matches, pieces, replaced
 from autogen_persistent_memory.text.redaction import redact
-from autogen_persistent_memory.text.words import terms
 from benchmarks.cost.megabytes import PATHS, TEXTS, Cost, as_message, cost_of
 
 LONGEST_STALL = 0.1
@@ -129,32 +123,3 @@ async def test_json_that_is_too_deep_to_be_read_is_captured(memory: PersistentMe
     await as_message(memory, text)
     await memory.flush()
     assert (await memory.session.messages())[0].content == text
-
-
-def test_a_very_long_word_is_found_unstemmed() -> None:
-    assert terms("a" * 60 + "ing") == ["a" * 60]
-    assert terms("a" * 64 + "ing") == ["a" * 64 + "ing"]
-
-
-def test_data_of_very_many_different_words_is_found_by_those_at_its_beginning() -> None:
-    found = words_of(" ".join(f"number{letters}s" for letters in map("".join, product("abcdefghij", repeat=5)))).counts
-    assert len(found) == 50_000
-    assert {"numberaaaaa", "numberbjjjj"} <= set(found)  # the first twenty thousand are stemmed
-    assert {"numbercaaaas", "numberejjjjs"} <= set(found)
-
-
-@given(st.lists(st.sampled_from(["a", "b ", " ", "\n", "é", "12"]), max_size=30), st.integers(0, 5_000))
-def test_the_pieces_of_a_text_are_the_text(units: list[str], count: int) -> None:
-    text = "".join(units) * (count // max(1, len(units)))
-    cut = list(pieces(text))
-    assert "".join(cut) == text
-    assert max(map(len, cut)) <= 2_000
-
-
-@given(st.lists(st.sampled_from(["a", "bb", "ab", " ", "\n", "A", "x" * 900]), min_size=1, max_size=60))
-def test_replacing_piece_by_piece_equals_replacing_the_whole_text(units: list[str]) -> None:
-    text = "".join(units) * 40
-    for pattern in (re.compile("a+b"), re.compile(r"\bab?\b"), re.compile("(?<=a)(?=b)"), re.compile("b{1,9}$", re.M)):
-        assert replaced(pattern, lambda found: f"<{found[0]}>", text) == pattern.sub(r"<\g<0>>", text)
-        at_once = [found.span() for found in pattern.finditer(text)]
-        assert [found.span() for found in matches(pattern, text, hints=("a", "b"))] == at_once

@@ -673,6 +673,7 @@ def test_not_found_and_usage_errors_have_different_exit_codes(stocked: dict[str,
         2, "add", "x y", "-n", "ann", "--ttl", "soon", *TOY
     )
     assert "or an age such as" in refused(2, "search", "x", "-n", "ann", "--at", "yesterday", *TOY)
+    assert "or an age such as" in refused(2, "search", "x", "-n", "ann", "--at", "999999w", *TOY)
     assert "HOST:PORT" in refused(2, "list", "-n", "ann", "--server", "localhost")
     assert "not both" in refused(2, "list", "-n", "ann", "--server", "localhost:1", "--path", "x")
     assert "belong to --server" in refused(2, "list", "-n", "ann", "--ssl")

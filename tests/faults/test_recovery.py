@@ -13,11 +13,11 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import chromadb
 import pytest
-from stocked import open_memory, stock, told, without_vector
+from damaged import DATABASE, NAMESPACES, PAGE, Contents, contents, leaves_of, make_whole, overwrite, root_of, told_in
+from stocked import open_memory, told, without_vector
 from toys import word_vectors, words
 
 from autogen_persistent_memory import (
@@ -31,47 +31,13 @@ from autogen_persistent_memory import (
     import_memories,
 )
 from autogen_persistent_memory.maintenance.doctor import Report, diagnose, repair
-from autogen_persistent_memory.maintenance.salvage import recovery
-from autogen_persistent_memory.maintenance.salvage.damaged_sqlite import Lost
-from autogen_persistent_memory.maintenance.salvage.recovery import to_memories
-from autogen_persistent_memory.maintenance.salvage.salvage import _open_damaged, salvage
 from autogen_persistent_memory.storage.repair.inspect import segment_folders
 from autogen_persistent_memory.storage.repair.startup_repair import finish_replacement, replace_damaged
-
-DATABASE = "chroma.sqlite3"
-PAGE = 4096
-SAVED_EVERY = 50
-ROWS = 2 * SAVED_EVERY + 20
-NAMESPACES = ("ann", "team/bob")
-LONG = "A long story about boats. " * 400
-VALUES = {"colour": "green", "list": ["x" * 1000] * 5}
-Contents = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of two namespaces with short and long memories, with and without history, messages and values."""
-    path = tmp_path_factory.mktemp("whole") / "store"
-
-    async def fill() -> None:
-        for namespace in NAMESPACES:
-            await stock(path, ROWS, saved_every=SAVED_EVERY, namespace=namespace)
-            async with open_memory(path, namespace) as memory:
-                await memory.remember(LONG, kind="note", tags=["long", "boats"], metadata={"pages": 3})
-                await memory.remember("Lives in Berlin", key="home")
-                await memory.remember("Lives in Lisbon", key="home")
-                for number in range(5):
-                    await memory.session.append("user", f"This is message {number} about the weather in {number} towns")
-                await memory.remember_many({"content": told(number), "kind": "rumour"} for number in range(500, 560))
-                await memory.forget(kinds=["rumour"])
-                await memory.remember("Plays chess")
-                for name, value in VALUES.items():
-                    await memory.set(name, value)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autogen_persistent_memory.storage.chroma.values._CHUNK", 2000)
-        asyncio.run(fill())
-    return path
+    return make_whole(tmp_path_factory.mktemp("whole") / "store")
 
 
 @pytest.fixture(scope="module")
@@ -84,18 +50,6 @@ def path(whole: Path, tmp_path: Path) -> Path:
     """A copy of the store, to be damaged."""
     shutil.copytree(whole, tmp_path / "store")
     return tmp_path / "store"
-
-
-async def contents(path: Path, namespaces: Sequence[str] = NAMESPACES) -> Contents:
-    """Return all contents, by namespace."""
-    found: Contents = {}
-    for namespace in namespaces:
-        async with open_memory(path, namespace) as memory:
-            records = await memory.records(limit=1000, include_history=True)
-            messages = await memory.session.messages()
-            values = {f"value:{name}": value for name, value in (await memory.values()).items()}
-            found[namespace] = {record.id: record for record in (*records, *messages)} | values
-    return found
 
 
 def number_of(contents: Contents) -> int:
@@ -112,49 +66,14 @@ def cut(path: Path, share: float) -> None:
     os.truncate(path / DATABASE, int((path / DATABASE).stat().st_size * share))
 
 
-def overwrite(path: Path, page: int, filling: bytes = bytes(PAGE)) -> None:
-    with (path / DATABASE).open("r+b") as file:
-        file.seek((page - 1) * PAGE)
-        file.write(filling)
-
-
 def files_of(path: Path) -> dict[str, bytes]:
     """Return Chroma's files in a folder."""
     files = [path / DATABASE, *(file for folder in segment_folders(path) for file in folder.iterdir())]
     return {str(file.relative_to(path)): file.read_bytes() for file in files}
 
 
-def root_of(path: Path, table: str) -> int:
-    with closing(sqlite3.connect(path / DATABASE)) as database:
-        (root,) = database.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
-        return int(root)
-
-
-def lose_owners_of_rows(path: Path, *, traces: bool) -> None:
-    """Delete the segments and empty the log, which both name the owner; with or without traces in unused pages."""
-    with closing(sqlite3.connect(path / DATABASE, isolation_level=None)) as database:
-        database.execute(f"PRAGMA secure_delete = {'OFF' if traces else 'ON'}")
-        if not traces:
-            database.execute("VACUUM")
-        database.execute("DELETE FROM embeddings_queue")
-    overwrite(path, root_of(path, "segments"))
-
-
 async def recovered(path: Path, embedding: CallableEmbedding | None = None) -> Report:
     return await repair(EmbeddedStore(path), embedding=embedding or words(), progress=False)
-
-
-def found_in(path: Path) -> recovery.Contents:
-    return to_memories(salvage(path))
-
-
-def ids_in(finds: recovery.Contents) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {namespace: set() for namespace in NAMESPACES}
-    for find in finds.tables:
-        found[find.namespace] |= find.records.keys()
-    for namespace, entries in finds.values.items():
-        found[namespace] |= {f"{space}:{name}" for space, name in entries if space == "value"}
-    return found
 
 
 @pytest.mark.parametrize(("share", "least"), [(0.3, 0.01), (0.5, 0.4), (0.7, 0.7), (0.9, 0.95), (0.99, 1)])
@@ -188,35 +107,6 @@ async def test_a_truncated_store_is_refused_and_then_recovered_as_far_as_possibl
         assert await without_vector(memory, texts) == []
         await memory.remember("The lid is shut")
         assert (await memory.recall("Is the lid shut?", limit=1)).hits[0].record.content == "The lid is shut"
-
-
-def test_whichever_page_is_lost_everything_is_recovered(path: Path, expected: Contents) -> None:
-    whole = (path / DATABASE).read_bytes()
-    everything = {namespace: set(items) for namespace, items in expected.items()}
-    assert ids_in(found_in(path)) == everything
-    leaves = [page for table in ("embeddings", "embedding_metadata") for page in leaves_of(path, table)[::4]]
-    for page in (*range(1, 50), *leaves):
-        overwrite(path, page)
-        finds = found_in(path)
-        assert ids_in(finds) == everything, page
-        assert finds.missing == 0, page
-        overwrite(path, page, whole[(page - 1) * PAGE : page * PAGE])
-
-
-def test_a_lost_text_is_recovered_from_the_full_text_index(path: Path, expected: Contents) -> None:
-    def is_lost_there() -> bool:
-        with _open_damaged(path) as database:
-            rows = database.table("embedding_fulltext_search_content").rows.values()
-            return any(Lost.LOST in row for row in rows)
-
-    whole = (path / DATABASE).read_bytes()
-    pages = [whole[start : start + PAGE] for start in range(0, len(whole), PAGE)]
-    for number, page in enumerate(pages, start=1):
-        if LONG[:100].encode() in page and page[0] == 0:  # its overflow page, not the one it shares with other rows
-            overwrite(path, number)
-            if is_lost_there():
-                overwrite(path, number, page)
-    assert ids_in(found_in(path)) == {namespace: set(items) for namespace, items in expected.items()}
 
 
 async def test_a_store_without_its_first_page_is_recovered(path: Path, expected: Contents) -> None:
@@ -299,24 +189,6 @@ async def test_orphaned_and_foreign_rows_are_kept_in_a_file(path: Path) -> None:
     )
     assert (ours["apm_namespace"], ours["id"], ours["metadata"]["chroma:document"]) == ("ann", "ann-0", told(0))
     assert report.missing == 1
-
-
-def test_the_owner_of_rows_is_taken_from_the_log_and_never_guessed(path: Path, expected: Contents) -> None:
-    copy = shutil.copytree(path, path.with_name("copy"))
-    lose_owners_of_rows(path, traces=True)
-    assert ids_in(found_in(path)) == {namespace: set(items) for namespace, items in expected.items()}
-    lose_owners_of_rows(copy, traces=False)
-    finds = found_in(copy)
-    assert (finds.tables, finds.values) == ([], {})
-    documents = {row["metadata"].get("chroma:document") for row in finds.leftovers}
-    assert documents >= {record.content for record in told_in(expected)}
-
-
-async def test_rows_belong_to_the_only_collection(tmp_path: Path) -> None:
-    await stock(tmp_path, 20)
-    await asyncio.to_thread(lose_owners_of_rows, tmp_path, traces=False)
-    (find,) = (await asyncio.to_thread(found_in, tmp_path)).tables
-    assert (find.namespace, find.table, len(find.records)) == ("ann", "profile", 20)
 
 
 async def test_a_store_of_a_newer_version_is_refused(path: Path) -> None:
@@ -423,16 +295,6 @@ async def test_a_store_written_to_during_recovery_is_not_replaced(path: Path) ->
     with pytest.raises(StoreUnavailableError, match="was written to"):
         await recovered(path, CallableEmbedding(embed, id="toy-words"))
     assert await diagnose(EmbeddedStore(path)) != []
-
-
-def told_in(contents: Contents) -> list[MemoryRecord]:
-    return [item for items in contents.values() for item in items.values() if isinstance(item, MemoryRecord)]
-
-
-def leaves_of(path: Path, table: str) -> list[int]:
-    """Return the pages of a table that hold rows."""
-    with _open_damaged(path) as database:
-        return list(database._trees[table].pages)
 
 
 def _is_current(item: object) -> bool:

@@ -1,6 +1,7 @@
 import random
 import time
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -221,3 +222,10 @@ def test_a_memory_without_neighbours_or_session_adds_nothing_to_the_last_one() -
     assert alone[1] == 0
     assert first[1] == second[1] > 0
     assert first[0] > second[0] > 0
+
+
+def test_data_of_very_many_different_words_is_found_by_those_at_its_beginning() -> None:
+    found = words_of(" ".join(f"number{letters}s" for letters in map("".join, product("abcdefghij", repeat=5)))).counts
+    assert len(found) == 50_000
+    assert {"numberaaaaa", "numberbjjjj"} <= set(found)  # the first twenty thousand are stemmed
+    assert {"numbercaaaas", "numberejjjjs"} <= set(found)

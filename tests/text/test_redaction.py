@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from autogen_persistent_memory.text.redaction import may_hold_secret, names_secret, redact
+from autogen_persistent_memory.text.redaction import may_hold_secret, names_secret, redact, without_secrets
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq8\n-----END RSA PRIVATE KEY-----"
 
@@ -218,3 +218,17 @@ def test_a_megabyte_takes_a_moment(unit: str) -> None:
     started = time.thread_time()
     redact(text)
     assert time.thread_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ann:hunter2@example.org:8000 is gone", "[REDACTED]@example.org:8000 is gone"),
+        ("wss://tok3n@host/x", "wss://[REDACTED]@host/x"),
+        ("mail ann@example.org at 12:30", "mail ann@example.org at 12:30"),
+        ("http://localhost:8000/api/v2: 404", "http://localhost:8000/api/v2: 404"),
+        ("Connection refused [Errno 111]", "Connection refused [Errno 111]"),
+    ],
+)
+def test_redaction_of_texts_in_errors(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autogen_persistent_memory.text.words import statement, stem
+from autogen_persistent_memory.text.words import statement, stem, terms
 
 SAME = [
     ("The user prefers dark mode.", "user prefers dark mode"),
@@ -85,3 +85,8 @@ def test_forms_of_a_word_have_the_same_stem(word: str, form: str) -> None:
 @pytest.mark.parametrize("word", ["c++", "c#", "müllers", "日本", "s" * 100])
 def test_what_is_not_an_english_word_is_not_stemmed(word: str) -> None:
     assert stem(word) == word
+
+
+def test_a_very_long_word_is_found_unstemmed() -> None:
+    assert terms("a" * 60 + "ing") == ["a" * 60]
+    assert terms("a" * 64 + "ing") == ["a" * 64 + "ing"]

@@ -105,8 +105,6 @@ _OF_THE_MOMENT = pattern(
 _WENT_WELL = pattern(
     r"\b(?:loved?|liked|works? (?:great|fine|well)|worked|great|perfect|amazing|good|better|faster|happy|awesome)\b"
 )
-
-
 _BADLY = pattern(
     r"\b(?:fail\w*|slow\w*|crash\w*|nightmare|not|too|broke\w*|worse|errors?|bad\w*|mess|terrible|never|awful"
     r"|disaster|leak\w*|timed out|hate\w*|regret\w*|unstable)\b"

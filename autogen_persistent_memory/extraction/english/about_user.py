@@ -298,7 +298,7 @@ def from_attribute(attribute: str) -> Finding | None:
     if favourite:
         if favourite["thing"].split()[0].lower() in _VAGUE:
             return None
-        return Finding("favourite", "preference", favourite_slot(favourite["thing"], value), head(value))
+        return Finding("favourite", "preference", favourite_slot(favourite["thing"]), head(value))
     return _attribute(re.sub(r"^(?:current|new|personal|preferred) ", "", noun.lower()), value)
 
 
@@ -307,7 +307,7 @@ def from_favourite(clause: str) -> Finding | None:
     found = _IS_FAVOURITE.match(clause)
     if found is None or is_passing(found["v"]) or found["thing"].split()[0].lower() in _VAGUE:
         return None
-    return Finding("favourite", "preference", favourite_slot(found["thing"], found["v"]), found["v"])
+    return Finding("favourite", "preference", favourite_slot(found["thing"]), found["v"])
 
 
 def _attribute(noun: str, value: str) -> Finding | None:

@@ -115,7 +115,6 @@ class Clause:
 
     @property
     def whole(self) -> str:
-        """The opening and the text."""
         return f"{self.opening}{self.text}"
 
 

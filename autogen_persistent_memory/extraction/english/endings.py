@@ -20,8 +20,6 @@ _GENERIC = words(
     reservation, order, visit, account, job, project
     """
 )
-
-
 _TERMINABLE = lazy(
     rf"[A-Z]|\b(?:{'|'.join(sorted(_GENERIC))}|wedding|party|concert|contract|lease|support|conference|interview|call"
     rf"|dinner|course|class|launch|release|beta|tour|surgery)s?\b"

@@ -34,8 +34,7 @@ _AS_A = pattern(r"as (?P<v>(?:a|an) [\w\s-]{3,50}?),\s+(?=(?:I|we|my|our|it|the|
 def extract_facts(text: str) -> list[Fact]:
     """Return the facts that a message of the user tells about the user and the user's work, in order, each once.
 
-    Args:
-        text: The message. If it is very long, only its beginning is read.
+    Of a very long message, only the beginning is read.
 
     >>> [fact.content for fact in extract_facts("My name is Sarah and I prefer TypeScript")]
     ["The user's name is Sarah.", 'The user prefers TypeScript.']

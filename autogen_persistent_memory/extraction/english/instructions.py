@@ -47,8 +47,6 @@ _ONCE = pattern(
     r"|class|list|table|data|option|error|question|text))\b|\b(?:an?|one|the) (?:\w+ ){0,3}(?:answer|response|reply"
     r"|summary|explanation|question|sentence|list|table|paragraph|word|email|message|poem|story)\b|:"
 )
-
-
 _NO_WISH = pattern(r"(?:I|we|my|our|he|she|they|the|(?:just )?let me know|feel free)\b")
 _STYLES = frozenset(("units", "clock", "date-format", "spelling", "indentation", "quotes", "naming-style"))
 

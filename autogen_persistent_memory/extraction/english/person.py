@@ -62,11 +62,9 @@ def spelled_out(text: str) -> str:
 
 
 def third_person(text: str, *, together: bool = False) -> str:
-    """Return a statement about the user as a sentence that can be understood on its own.
+    """Return a statement in the first person, spelled out, as a sentence about the user that can be understood on its own.
 
-    Args:
-        text: A statement in the first person, with its contractions spelled out.
-        together: Whether "we" means the user's team, rather than the user and the family.
+    If `together`, "we" means the user's team, rather than the user and the family.
     """
     tokens = _WORD.findall(text.strip())
     told: list[str] = []
@@ -94,11 +92,7 @@ def third_person(text: str, *, together: bool = False) -> str:
 
 
 def first_person(text: str, names: Iterable[str] = ()) -> str:
-    """Return a statement about the user as the user would have made it, and any other text unchanged.
-
-    Args:
-        text: A statement in the third person.
-        names: Further names of the user.
+    """Return a statement about the user, also under other names, as the user would have made it; any other text unchanged.
 
     >>> first_person("Sarah often uses their own laptop", ["Sarah"])
     'I often use my own laptop'

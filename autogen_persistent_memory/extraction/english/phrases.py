@@ -253,7 +253,7 @@ def attribute_slot(noun: str, *, of_project: bool = False) -> str | None:
     return (_PROJECT_ATTRIBUTE if of_project else _ATTRIBUTE).get(noun.lower().strip())
 
 
-def favourite_slot(thing: str, value: str) -> str:
+def favourite_slot(thing: str) -> str:
     """Return the slot of a favourite: a favourite tool fills the same slot as a preferred one."""
     category = category_named(thing)
     if category is not None:

@@ -171,12 +171,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _decoded(payload: bytes) -> Row:
-    """Return the values of a row, whose types are listed at its beginning.
-
-    Raises:
-        IndexError: The list of types is cut short.
-        ValueError: The row is invalid.
-    """
+    """Return the values of a row, whose types are listed at its beginning; a list that is cut short is an IndexError."""
     end, at = _varint(payload, 0)
     kinds: list[int] = []
     while at < end:

@@ -62,11 +62,7 @@ class Contents:
 
 
 def to_memories(salvage: Salvage) -> Contents:
-    """Return salvaged rows as memories and values of their namespaces.
-
-    Raises:
-        SchemaVersionError: A newer version wrote some of them.
-    """
+    """Return salvaged rows as memories and values of their namespaces, or raise a SchemaVersionError."""
     found = Contents(leftovers=_leftovers(None, salvage.strays), may_hold_deleted=salvage.may_hold_deleted)
     tables: dict[tuple[str, TableName], TableContents] = {}
     for collection in salvage.collections:
@@ -136,16 +132,12 @@ def _leftovers(collection: SalvagedCollection | None, rows: Iterable[SalvagedRow
 
 @dataclass(frozen=True)
 class Recovery:
-    """The result of a recovery."""
+    """What a recovery did, in sentences and numbers of memories and values, and where the damaged store is kept."""
 
     done: tuple[str, ...]
-    """What was done, in sentences."""
     recovered: int
-    """How many memories and values are in the new store."""
     missing: int
-    """How many more are known to have existed."""
     damaged: Path
-    """Where the damaged store is kept."""
 
 
 async def recorded_embeddings(connection: ChromaConnection) -> list[str]:
@@ -189,26 +181,22 @@ async def _build(
     progress: Progress,
 ) -> None:
     """Write memories and values into a new store, or continue an interrupted attempt."""
-    connection = StoreConnection(store)
     total = sum(len(part.records) for part in tables) + sum(map(len, values.values()))
-    try:
+    async with StoreConnection(store) as connection, progress_of(total, "Recovering", progress) as done:
         await connection.prepare()
-        async with progress_of(total, "Recovering", progress) as done:
-            for part in tables:
-                table = connection.table(part.namespace, part.table, embedding.id)
-                there = set(await table.ids())
-                done(len(there))
-                records = [record for id, record in part.records.items() if id not in there]
-                for start in range(0, len(records), _PAGE):
-                    page = records[start : start + _PAGE]
-                    await table.put(page, await embedded(page, embedding), new=True)
-                    done(len(page))
-            for namespace, entries in values.items():
-                for (space, name), entry in entries.items():
-                    await connection.values(namespace).put(space, name, entry.text, entry.at)
-                    done(1)
-    finally:
-        await connection.close()
+        for part in tables:
+            table = connection.table(part.namespace, part.table, embedding.id)
+            there = set(await table.ids())
+            done(len(there))
+            records = [record for id, record in part.records.items() if id not in there]
+            for start in range(0, len(records), _PAGE):
+                page = records[start : start + _PAGE]
+                await table.put(page, await embedded(page, embedding), new=True)
+                done(len(page))
+        for namespace, entries in values.items():
+            for (space, name), entry in entries.items():
+                await connection.values(namespace).put(space, name, entry.text, entry.at)
+                done(1)
 
 
 def _swap(folder: Path, new: Path, purpose: str, leftovers: Sequence[object], others: Sequence[TableContents]) -> Path:

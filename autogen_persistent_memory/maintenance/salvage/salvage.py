@@ -52,7 +52,6 @@ class SalvagedRow:
 
     @property
     def document(self) -> str | None:
-        """The text of the row."""
         return self.metadata.get(_DOCUMENT)
 
 
@@ -79,8 +78,6 @@ class Salvage:
 
 @dataclass(frozen=True)
 class _Write:
-    """An entry of the log."""
-
     collection: str
     id: str
     is_deletion: bool

@@ -94,8 +94,6 @@ class NamespaceLine:
 
 @dataclass(frozen=True, slots=True)
 class RecordLine:
-    """A memory of a table."""
-
     table: TableName
     record: MemoryRecord
     vector: Vector | None = None
@@ -207,12 +205,7 @@ _LINES: Mapping[str, TypeAdapter[Any]] = {
 
 
 def from_line(text: str | bytes) -> Line:
-    """Return what a line says.
-
-    Raises:
-        ValueError: What is wrong with it.
-        SchemaVersionError: A newer version wrote it.
-    """
+    """Return what a line says, or raise a ValueError with what is wrong with it, for a newer version a SchemaVersionError."""
     if len(text) > checks.MAX_LINE_BYTES:
         raise ValueError(f"it is longer than {checks.MAX_LINE_BYTES:,} bytes")
     try:

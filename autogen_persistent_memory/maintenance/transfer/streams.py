@@ -92,28 +92,21 @@ def _writer(stream: IO[bytes] | IO[str], name: object) -> Write:
     return write
 
 
-def _bytes_of(stream: IO[bytes] | IO[str]) -> Any:
+def _bytes_of(stream: Any) -> Any:
     """Return the binary stream below a text stream such as sys.stdout, which may not be encoded as UTF-8."""
     return getattr(stream, "buffer", stream)
 
 
 async def pages_of_lines(file: File) -> AsyncGenerator[list[str | bytes], None]:
     """Yield the lines of a file or a stream, a page at a time."""
-    if not isinstance(file, (str, os.PathLike)):
-        async for page in _pages(_bytes_of(file), _name_of(file)):
-            yield page
-        return
-    stream = await _trying("read", file, partial(open, file, "rb"))
+    is_path = isinstance(file, (str, os.PathLike))
+    stream: Any = await _trying("read", file, partial(open, file, "rb")) if is_path else _bytes_of(file)
     try:
-        async for page in _pages(stream, file):
+        while page := await _trying("read", _name_of(file), lambda: _next_page(stream)):
             yield page
     finally:
-        await in_thread(stream.close)
-
-
-async def _pages(stream: Any, name: object) -> AsyncIterator[list[str | bytes]]:
-    while page := await _trying("read", name, lambda: _next_page(stream)):
-        yield page
+        if is_path:
+            await in_thread(stream.close)
 
 
 def _next_page(stream: Any) -> list[str | bytes]:
@@ -125,8 +118,8 @@ def _next_page(stream: Any) -> list[str | bytes]:
     return page
 
 
-def _name_of(file: IO[bytes] | IO[str]) -> object:
-    return getattr(file, "name", "the stream")
+def _name_of(file: File) -> object:
+    return file if isinstance(file, (str, os.PathLike)) else getattr(file, "name", "the stream")
 
 
 async def _trying(done: str, name: object, call: Callable[[], T]) -> T:

@@ -61,8 +61,7 @@ async def export_memories(
     """
     wanted = None if namespaces is None else [_check_pattern(name) for name in namespaces]
     with_vectors = check_flag(vectors, "vectors")
-    connection = StoreConnection(store)
-    try:
+    async with StoreConnection(store) as connection:
         embeddings = _chosen(await connection.embeddings(), wanted)
         total = 0
         for namespace, made_by in embeddings.items():
@@ -85,8 +84,6 @@ async def export_memories(
                     await _export_namespace(connection, NamespaceLine(namespace, made_by), with_vectors, write)
             await write([End(count)])
         return count
-    finally:
-        await connection.close()
 
 
 async def _export_namespace(
@@ -147,8 +144,7 @@ async def import_memories(
         PersistentMemoryError: A line is invalid, or the store could not be written.
     """
     renamed = _renaming(rename or {})
-    connection = StoreConnection(store)
-    try:
+    async with StoreConnection(store) as connection:
         async with aclosing(pages_of_lines(file)) as pages:
             page: Sequence[str | bytes] = await anext(pages, [])
             header = await in_thread(partial(_header_of, page))
@@ -166,8 +162,6 @@ async def import_memories(
                 "records that are there already are not written twice."
             )
         return importer.written
-    finally:
-        await connection.close()
 
 
 def _header_of(page: Sequence[str | bytes]) -> Header:
@@ -185,8 +179,6 @@ def _header_of(page: Sequence[str | bytes]) -> Header:
 
 
 class _InvalidLineError(PersistentMemoryError):
-    """A line of an export that cannot be imported."""
-
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(
             f"Line {number} of the export cannot be imported: {reason.rstrip('.')}. All lines before it were imported. Correct "
@@ -350,22 +342,14 @@ def _matches(namespace: str, pattern: str) -> bool:
 
 
 def _check_pattern(pattern: object) -> str:
-    """Return a namespace, or a path with a slash at its end, which means all namespaces below it.
-
-    Raises:
-        NamespaceError: It is neither.
-    """
+    """Return a namespace, or a path with a slash at its end, which means all namespaces below it."""
     if isinstance(pattern, str) and pattern.endswith("/"):
         return check_namespace(pattern[:-1]) + "/"
     return check_namespace(pattern)
 
 
 def _renaming(rename: Mapping[str, str]) -> Callable[[str], str]:
-    """Return a function from old to new names. If several entries apply, the longest wins.
-
-    Raises:
-        ValueError: An entry is invalid.
-    """
+    """Return a function from old to new names. If several entries apply, the longest wins."""
     pairs = {_check_pattern(old): _check_pattern(new) for old, new in rename.items()}
     for old, new in pairs.items():
         if old.endswith("/") != new.endswith("/"):
