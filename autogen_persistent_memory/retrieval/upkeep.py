@@ -95,7 +95,7 @@ class NamespaceUpkeep:
     def log_trouble(self, message: str, reason: object) -> None:
         """Log a failure that no caller sees: as a warning, or for debugging while the store is known to be unreachable."""
         was_told = self.data.connection.breaker.is_unstable
-        logger.log(logging.DEBUG if was_told else logging.WARNING, message, reason)
+        logger.log(logging.DEBUG if was_told else logging.WARNING, f"%r: {message}", self.namespace, reason)
 
     async def _vectors(self, items: Sequence[Any]) -> Vectors:
         return await embedded(items, self.embedding)
