@@ -25,7 +25,7 @@ from ..core.records import QUOTE, MemoryRecord
 from ..retrieval.diversity import in_any_person
 from ..text.pieces import matches
 from ..text.sentences import clauses, sentences
-from .autogen_compat import HANDOFF_TEXT, SKIPPED_SOURCE, SKIPPED_TEXT, chat_message
+from .autogen_compat import HANDOFF_TEXT, SKIPPED_SOURCE, SKIPPED_TEXT
 
 # What memory itself writes into a conversation: blocks, answers of its tools, marks of forgotten texts
 
@@ -210,11 +210,6 @@ def said_by(item: object) -> Utterance | None:
     if said.text in ("", FORGOTTEN) or (isinstance(item, HandoffMessage) and HANDOFF_TEXT.match(said.text)):
         return None
     return said
-
-
-def said_in_dump(message: Mapping[str, Any]) -> Utterance | None:
-    """Return what somebody says with a message of a saved state; None for a message type of the team's own."""
-    return said_by(chat_message(message))
 
 
 def asked_in(item: object) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Container, Iterable, Sequence
+from functools import partial
 from itertools import count, takewhile
 from typing import NamedTuple
 
@@ -22,7 +23,8 @@ MOST_UNCAPTURED = 100
 """How far back in a loaded conversation the last captured message is searched."""
 _MOST_RECENT = 1_000
 _MOST_MISHEARD = 100
-_MOMENTS = count()
+moment = partial(next, count())
+"""Return a number for this moment, greater than all before."""
 
 
 class Captured(NamedTuple):
@@ -35,11 +37,6 @@ class Captured(NamedTuple):
     """Whether it was said just now, not found in an older part of a conversation."""
     if_new: bool = False
     """Whether an earlier process may have captured it, whose messages are not loaded yet."""
-
-
-def moment() -> int:
-    """Return a number for this moment, greater than all before."""
-    return next(_MOMENTS)
 
 
 class Place:
@@ -226,13 +223,8 @@ class Ledger:
 
         What was said since its agent spoke last is new, unless another agent was asked the same just now. Older messages
         were said before this memory listened, or in another process: only those after the last captured one
-        are captured, and nothing is learned from them, since they may be long outdated.
-
-        Args:
-            place: Where it is heard.
-            conversation: All that was said there.
-            is_first: Whether nothing was heard there before.
-            since: The moment at which it appeared; by default now.
+        are captured, and nothing is learned from them, since they may be long outdated. `since` is the moment at which the
+        conversation appeared.
         """
         answers = [index for index, utterance in enumerate(conversation) if utterance.own]
         start = answers[-1] + 1 if answers else 0
@@ -291,17 +283,8 @@ class Ledger:
             place.expect((said, other) for other in others for said in other.turn)
         return bool(self.hear(place, [utterance]))
 
-    def hear_transcript(
-        self, utterances: Sequence[Utterance], known: Counter[tuple[str, str]] | None = None
-    ) -> list[Captured]:
-        """Hear a part of a conversation that is over.
-
-        Args:
-            utterances: What was said.
-            known: What was captured before, less the parts heard already, which are subtracted from it; by default everything
-                that is captured.
-        """
-        known = self.known() if known is None else known
+    def hear_transcript(self, utterances: Sequence[Utterance], known: Counter[tuple[str, str]]) -> list[Captured]:
+        """Hear a part of a conversation that is over, and subtract it from what was `known` before its first part."""
         place, new = Place(), list[Captured]()
         for utterance in utterances:
             if known[utterance.said] > 0:
@@ -323,11 +306,8 @@ class Ledger:
         """Hear a team's conversation that was loaded and will continue.
 
         Messages that its agents are still to hear are captured already. So are those that were said after the state was
-        saved, and may have to be said again.
-
-        Args:
-            tail: The end of it, from the last captured message on.
-            waiting: For each agent the number of messages it has not heard yet, and the last of them.
+        saved, and may have to be said again. `tail` is the end of the conversation from the last captured message on, `waiting`
+        for each agent the number of messages it has not heard yet, and the last of them.
         """
         new = [self._capture(Place(), utterance, False) for utterance in tail[1:]]
         last = max(index for index, utterance in enumerate(self._order) if utterance.said == tail[-1].said)
@@ -352,10 +332,6 @@ class Ledger:
         return True
 
     # Looking up
-
-    def knows(self, utterance: Utterance) -> bool:
-        """Return whether these words of this speaker are captured."""
-        return bool(self._counts[utterance.said])
 
     def known(self) -> Counter[tuple[str, str]]:
         """Return how often each utterance is captured."""

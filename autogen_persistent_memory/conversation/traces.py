@@ -179,11 +179,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 class Blanking:
-    """Replaces the texts of a saved state that tell something.
-
-    Args:
-        tells: Whether a text tells it.
-    """
+    """Replaces the texts of a saved state that tell something."""
 
     def __init__(self, tells: Tells) -> None:
         self._tells = tells
@@ -221,7 +217,10 @@ class Blanking:
 
     def _of_mapping(self, value: Mapping[str, Any], said: bool) -> Mapping[str, Any]:
         if value.keys() >= TOOL_CALL:
-            return {**value, "arguments": self._of_arguments(value["arguments"])}
+            if not isinstance(value["arguments"], str) or not self._tells(value["arguments"]):
+                return value
+            self.changed = True
+            return {**value, "arguments": "{}"}
         if value.keys() >= TOOL_RESULT:
             return {**value, "content": self.of(value.get("content"), said=True)}
         if value.keys() >= MEMORY_CONTENT:
@@ -234,12 +233,6 @@ class Blanking:
             key: item if key in fixed else self.of(item, said=said or key in SPOKEN_FIELDS)
             for key, item in value.items()
         }
-
-    def _of_arguments(self, arguments: Any) -> Any:
-        if not isinstance(arguments, str) or not self._tells(arguments):
-            return arguments
-        self.changed = True
-        return "{}"
 
     def _of_memory(self, memory: Mapping[str, Any]) -> dict[str, Any]:
         """Return content and metadata of a memory that was shown to an agent, identified by its metadata."""

@@ -18,7 +18,7 @@ from ..runtime.deadlines import Budget, within
 from ..runtime.locks import one_at_a_time
 from ..runtime.reporting import notices
 from ..runtime.threads import in_thread_if_long
-from ..storage.availability import CircuitBreaker, automatic
+from ..storage.availability import automatic
 from ..storage.protocol import TableName
 from ..text.sentences import could_answer
 from .autogen_compat import never_waits
@@ -40,13 +40,7 @@ _SPARE = 5
 class Turn:
     """Keeps one block up to date in the model contexts of the agents that have this memory.
 
-    Args:
-        engine: The engine of the namespace.
-        tables: The tables to recall from.
-        selection: What to recall of them.
-        block_id: Identifies the block in a context.
-        listener: Captures what is said, if anything does.
-        recap: Tells how the session went, if the block is to say that.
+    The listener captures what is said, if anything does. The recap tells how the session went, if the block is to say that.
     """
 
     def __init__(
@@ -133,12 +127,12 @@ class Turn:
             await within(budget.left / 2, self._listener.hear(context))
         except Exception as error:
             if isinstance(error, asyncio.TimeoutError):
-                self._breaker.gave_up(self._engine.policy.deadline)
+                self._engine.breaker.gave_up(self._engine.policy.deadline)
             return error
         return None
 
     async def _recall(self, query: Query, messages: Sequence[LLMMessage]) -> Block:
-        self._breaker.check()  # instead of waiting for what an earlier turn has given up on
+        self._engine.breaker.check()  # instead of waiting for what an earlier turn has given up on
         others = [message for message in up_to_date(messages) if block_id_of(message) != self._block_id]
         length = sum(len(text_of(message)) for message in others)
         return await self.block(query, await in_thread_if_long(length, lambda: VisibleText(others)))
@@ -181,9 +175,9 @@ class Turn:
             return
         self._listener.keep_hold_of(context)
         try:
-            await within(budget.left, self._listener.settle())
+            await within(budget.left, self._listener.delivery.settle())
         except asyncio.TimeoutError:
-            self._breaker.gave_up(self._engine.policy.deadline)
+            self._engine.breaker.gave_up(self._engine.policy.deadline)
             trouble = trouble or PersistentMemoryError("Storing them takes too long.")
         except Exception as error:
             trouble = trouble or error
@@ -207,7 +201,7 @@ class Turn:
         policy = self._engine.policy
         reason, level, trace = str(error), logging.WARNING, None
         if isinstance(error, asyncio.TimeoutError):
-            self._breaker.gave_up(policy.deadline)
+            self._engine.breaker.gave_up(policy.deadline)
             reason = (
                 f"it did not answer in time (policy.deadline is {policy.deadline:g} s, policy.opening_deadline "
                 f"{policy.opening_deadline:g} s)."
@@ -216,13 +210,9 @@ class Turn:
             reason, trace = repr(error), error
         elif error.needs_developer:
             level = logging.ERROR
-        if self._breaker.is_open or not notices.is_new(self._engine.whose, repr(error)):
+        if self._engine.breaker.is_open or not notices.is_new(self._engine.whose, repr(error)):
             level, trace = logging.DEBUG, None  # the reason was logged before
         logger.log(level, "The agent goes on without memory of %r: %s", self._engine.namespace, reason, exc_info=trace)
-
-    @property
-    def _breaker(self) -> CircuitBreaker:
-        return self._engine.data.connection.breaker
 
 
 async def _in_time(context: ChatCompletionContext, seconds: float, work: Coroutine[Any, Any, T]) -> T:

@@ -9,8 +9,7 @@ import pytest
 from toys import NOW, words
 
 from autogen_persistent_memory import RecallPolicy, RuleExtractor, StoreUnavailableError, TemporaryStore
-from autogen_persistent_memory.conversation.delivery import Delivery
-from autogen_persistent_memory.conversation.learning import Learner
+from autogen_persistent_memory.conversation.delivery import Delivery, Learner
 from autogen_persistent_memory.core.records import FACTS, Draft, MemoryRecord, Selection, in_order, listed
 from autogen_persistent_memory.retrieval.engine import Engine
 from autogen_persistent_memory.storage.outbox import QueuedMessage

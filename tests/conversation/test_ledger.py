@@ -96,8 +96,8 @@ def test_an_agent_that_was_reset_may_be_asked_the_same_again() -> None:
 def test_a_known_transcript_is_not_captured_again() -> None:
     heard = Heard(("user", "one"))
     said = [Utterance("user", "one"), Utterance("bot", "two")]
-    assert [one.utterance.text for one in heard.ledger.hear_transcript(said)] == ["two"]
-    assert heard.ledger.hear_transcript(said) == []
+    assert [one.utterance.text for one in heard.ledger.hear_transcript(said, heard.ledger.known())] == ["two"]
+    assert heard.ledger.hear_transcript(said, heard.ledger.known()) == []
     long = [Utterance("user", f"number {number}") for number in range(500)]
-    assert len(heard.ledger.hear_transcript(long)) == 500
-    assert heard.ledger.hear_transcript(long) == []
+    assert len(heard.ledger.hear_transcript(long, heard.ledger.known())) == 500
+    assert heard.ledger.hear_transcript(long, heard.ledger.known()) == []
