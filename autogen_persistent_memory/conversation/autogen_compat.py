@@ -135,7 +135,6 @@ def inner_states(state: State) -> dict[str, State]:
 
 
 def version_of(state: State) -> tuple[int, ...]:
-    """Return the version of a state's format."""
     return tuple(int(part) for part in str(state.get("version", "0")).split(".") if part.isdigit())
 
 

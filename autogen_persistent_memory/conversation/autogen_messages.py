@@ -185,7 +185,6 @@ def _utterance(source: str, text: str) -> Utterance:
 
 
 def _name(source: str) -> str:
-    """Return the name of a speaker, as it is stored."""
     return without_lone_surrogates(source[:MAX_SOURCE])
 
 
@@ -358,6 +357,4 @@ def plain(text: str) -> str:
 
 def _ends(text: str) -> str:
     """Return a text, or the beginning and the end of a very long one."""
-    if len(text) <= 2 * _LONGEST_END:
-        return text
-    return f"{text[:_LONGEST_END]}\n{text[-_LONGEST_END:]}"
+    return text if len(text) <= 2 * _LONGEST_END else f"{text[:_LONGEST_END]}\n{text[-_LONGEST_END:]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -71,11 +72,7 @@ class Delivery:
         self._heard, self._messages = [], []
 
     async def learn(self) -> list[MemoryRecord]:
-        """Store and return the facts of all added messages; the messages themselves are stored after that.
-
-        Raises:
-            PersistentMemoryError: They cannot be stored now. The messages are kept, and tried again.
-        """
+        """Store and return the facts of all added messages; `settle` stores the messages. If this raises, all are kept."""
         facts: dict[str, MemoryRecord] = {}
         self._engine.breaker.check()
         await self.finish()  # earlier messages come first
@@ -106,16 +103,15 @@ class Delivery:
         return [record for record in records if (record.source, record.content) == (source, text)]
 
     async def settle(self) -> None:
-        """Store all messages whose facts are stored. Continues in the background if the caller stops waiting.
+        """Store all messages whose facts are stored, or raise and keep them.
 
-        Raises:
-            PersistentMemoryError: They cannot be stored now. They are kept, and tried again.
+        It continues in the background if the caller stops waiting.
         """
         while self._messages:
             await asyncio.shield(self._writing.start())
 
     async def store(self) -> None:
-        """Store all messages whose facts are stored, and wait for it."""
+        """Store all messages whose facts are stored, and stop if the caller does."""
         async with self._storing:
             while self._messages:
                 messages = self._messages[:_BATCH]
@@ -146,8 +142,7 @@ class Delivery:
     async def queue(self) -> None:
         """Move all messages that are not stored to the outbox, and deliver them when the server answers.
 
-        Raises:
-            OSError: They could not be written. They are kept in memory.
+        If they cannot be written, they are kept in memory, and this raises OSError.
         """
         outbox, messages, heard = self.outbox, self._messages, self._heard
         if outbox is None or self.is_idle:
@@ -166,30 +161,18 @@ class Delivery:
             self._deliver_when_server_answers()
 
     async def hurry(self) -> None:
-        """Deliver the outbox while an agent waits, for a share of its deadline; then continue in the background.
-
-        Raises:
-            PersistentMemoryError: It is not delivered by then.
-        """
+        """Deliver the outbox while an agent waits, for a share of its deadline; raise and continue after that."""
         if not await self._has_queued():
             return
         self._engine.breaker.check()
-        task = self._start()
-        if (
-            not await self._delivering.wait(_SHARE * self._engine.policy.deadline)
-            or task.cancelled()
-            or not task.result()
-        ):
+        task, seconds = self._start(), _SHARE * self._engine.policy.deadline
+        if not await self._delivering.wait(seconds) or task.cancelled() or not task.result():
             raise StoreUnavailableError(
                 "Earlier messages are still being delivered from the outbox, which continues in the background."
             )
 
     async def finish(self) -> None:
-        """Deliver the outbox now, in order, including what other processes queued.
-
-        Raises:
-            PersistentMemoryError: It cannot be stored now. The rest stays in the outbox.
-        """
+        """Deliver the outbox now, in order, including what other processes queued. If that raises, the rest stays in it."""
         outbox = self.outbox
         if outbox is not None and await self._has_queued():
             async with self._engine.data.connection.lock(f"{self._engine.namespace}\noutbox"):
@@ -227,23 +210,26 @@ class Delivery:
                 while self._has_more:  # more may be queued while the last of it is delivered
                     self._has_more = False
                     await self.finish()
+            return True
         except PersistentMemoryError as error:
             self._engine.log_trouble("Queued messages cannot be delivered yet; retrying later: %s", error)
             if self._engine.breaker.is_open:
                 self._deliver_when_server_answers()
         except Exception:
             logger.exception("Delivering the queued messages of %r failed; please report this.", self._engine.namespace)
-        else:
-            return True
         return False
 
     def _deliver_when_server_answers(self) -> None:
         loop = asyncio.get_running_loop()
         if self._wake_up is None or self._wake_up[0] is not loop:
             self._cancel_wake_up()
-            breaker, wake = self._engine.breaker, partial(_start_in, loop, self._start)
+            breaker, wake = self._engine.breaker, partial(self._start_in, loop)
             self._wake_up = loop, partial(breaker.cancel_call, wake)
             breaker.call_when_reachable(wake)
+
+    def _start_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(RuntimeError):  # that loop was closed; the next turn delivers
+            loop.call_soon_threadsafe(self._start)
 
     def _cancel_wake_up(self) -> None:
         if self._wake_up is not None:
@@ -257,13 +243,6 @@ class Delivery:
         await self._delivering.stop()
         if self._learner.background is not None:
             await self._learner.background.leave()
-
-
-def _start_in(loop: asyncio.AbstractEventLoop, start: Callable[[], object]) -> None:
-    try:
-        loop.call_soon_threadsafe(start)
-    except RuntimeError:  # that loop was closed; the next turn delivers
-        logger.debug("The event loop that queued messages is closed; the next turn delivers them.")
 
 
 class Learner:

@@ -23,6 +23,8 @@ MOST_UNCAPTURED = 100
 """How far back in a loaded conversation the last captured message is searched."""
 _MOST_RECENT = 1_000
 _MOST_MISHEARD = 100
+Said = tuple[str, str]
+"""A speaker, and words of theirs; see `Utterance.said`."""
 moment = partial(next, count())
 """Return a number for this moment, greater than all before."""
 
@@ -126,7 +128,7 @@ class Place:
         """Expect nothing but what is captured elsewhere from that moment on: another conversation begins here."""
         self._expected, self._expected_before, self.turn, self.since = [], [], [], since
 
-    def was_expected(self, utterance: Utterance, beside: set[tuple[str, str]]) -> bool:
+    def was_expected(self, utterance: Utterance, beside: set[Said]) -> bool:
         """Return whether an utterance was captured elsewhere; then it is no longer expected.
 
         What an agent says itself, another cannot have said, though both may use the same words and have the same name.
@@ -143,7 +145,7 @@ class Place:
                     return True
         return False
 
-    def was_answered_in(self, conversation: set[tuple[str, str]]) -> bool:
+    def was_answered_in(self, conversation: set[Said]) -> bool:
         """Return whether a conversation holds all answers of the agent here to what it was asked last."""
         return {said.said for said in self.turn if said.own} <= conversation
 
@@ -162,7 +164,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._order: list[Utterance] = []
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[Said] = Counter()
         self._recent: deque[tuple[int, Utterance, Place]] = deque(maxlen=_MOST_RECENT)
         self._places: OrderedDict[int, tuple[object, Place]] = OrderedDict()
         self._waiting: list[tuple[int, Utterance]] = []
@@ -198,7 +200,6 @@ class Ledger:
         return self._places[id(whose)][1]
 
     def has_heard(self, whose: object) -> bool:
-        """Return whether anything was heard there."""
         return id(whose) in self._places and not self._places[id(whose)][1].is_new
 
     def leave(self, whose: object) -> None:
@@ -244,11 +245,7 @@ class Ledger:
         return new
 
     def _hear(
-        self,
-        place: Place,
-        utterances: Sequence[Utterance],
-        together: set[tuple[str, str]],
-        elsewhere: Container[int] = (),
+        self, place: Place, utterances: Sequence[Utterance], together: set[Said], elsewhere: Container[int] = ()
     ) -> list[Captured]:
         later = takewhile(lambda recent: recent[0] > place.since, reversed(self._recent))
         place.expect([(utterance, by) for _, utterance, by in later if by is not place][::-1])
@@ -262,7 +259,7 @@ class Ledger:
         place.end_turn(utterances)
         return new
 
-    def _heard_elsewhere(self, place: Place, asked: Sequence[Utterance], together: set[tuple[str, str]]) -> set[int]:
+    def _heard_elsewhere(self, place: Place, asked: Sequence[Utterance], together: set[Said]) -> set[int]:
         """Return which of these messages other agents hear as well: the last that are, in order, their current turn."""
         found: set[int] = set()
         for other in (other for _, other in self._places.values() if other is not place):
@@ -283,7 +280,7 @@ class Ledger:
             place.expect((said, other) for other in others for said in other.turn)
         return bool(self.hear(place, [utterance]))
 
-    def hear_transcript(self, utterances: Sequence[Utterance], known: Counter[tuple[str, str]]) -> list[Captured]:
+    def hear_transcript(self, utterances: Sequence[Utterance], known: Counter[Said]) -> list[Captured]:
         """Hear a part of a conversation that is over, and subtract it from what was `known` before its first part."""
         place, new = Place(), list[Captured]()
         for utterance in utterances:
@@ -333,7 +330,7 @@ class Ledger:
 
     # Looking up
 
-    def known(self) -> Counter[tuple[str, str]]:
+    def known(self) -> Counter[Said]:
         """Return how often each utterance is captured."""
         return Counter(utterance.said for utterance in self._order)
 

@@ -84,8 +84,8 @@ class Recorder:
     async def hear(self, context: ChatCompletionContext) -> None:
         """Capture what is new in a model context. When this returns, the facts in it are stored.
 
-        The messages themselves are stored by `delivery.settle()`, after the recall: Chroma would let one wait for the other. The replies
-        that other agents gave meanwhile are captured first, so that all messages are in order.
+        The messages themselves are stored by `delivery.settle()`, after the recall: Chroma would let one wait for the other.
+        The replies that other agents gave meanwhile are captured first, so that all messages are in order.
         """
         ledger, since = await self._ledger(), moment()
         await self._hear_replies(ledger, since, skip=context)
@@ -285,8 +285,7 @@ class Recorder:
     async def catch_up(self) -> None:
         """Capture and store all that was said, the last replies included, without waiting for a model to read it.
 
-        Raises:
-            PersistentMemoryError: It cannot be stored now. It is kept for the next time.
+        What cannot be stored now is kept for the next time, also if this raises.
         """
         if self._books is None and not self._glimpses and not self._streams and self.delivery.is_idle:
             return
@@ -372,7 +371,6 @@ class Recorder:
         return self._books
 
     async def _load(self) -> None:
-        """Read the stored messages of the session, and those that wait in the outbox."""
         books, outbox = await self._shared_books(), self.delivery.outbox
         queued = [] if outbox is None else await in_thread(outbox.messages)
         stored = await self._engine.select(Selection(session=self._session, kinds=("interaction",)), ["session"])

@@ -77,18 +77,15 @@ async def restore(into: Resumable, text: str, session: str) -> State:
         raise PersistentMemoryError(
             f"The state saved in session {session!r} is damaged ({error}). Save it again, or start a new session."
         ) from error
+    misfit = f"The state saved in session {session!r} does not fit this {name}"
     before = await into.save_state()
     if reasons := differences(saved, before):
-        raise PersistentMemoryError(
-            f"The state saved in session {session!r} does not fit this {name}: {'; '.join(reasons)}. {_REMEDY}"
-        )
+        raise PersistentMemoryError(f"{misfit}: {'; '.join(reasons)}. {_REMEDY}")
     try:
         await into.load_state(saved)
     except Exception as error:
         await into.load_state(before)
-        raise PersistentMemoryError(
-            f"The state saved in session {session!r} does not fit this {name}: {error!r}. {_REMEDY}"
-        ) from error
+        raise PersistentMemoryError(f"{misfit}: {error!r}. {_REMEDY}") from error
     return saved  # type: ignore[no-any-return]
 
 
@@ -102,7 +99,8 @@ class Saving:
     everything twice. So the state is taken between two turns, when the next speaker is chosen but not asked yet, and the choice
     is undone in it. The last state saved is that of the team at rest or, if the run was aborted, before the aborted turn.
 
-    AutoGen may take `seconds` to save a state. Nothing here raises: failures are logged, with the namespace and session in `whose`.
+    AutoGen may take `seconds` to save a state. Nothing here raises: failures are logged, with the namespace and session that
+    `whose` names.
     """
 
     def __init__(self, of: Resumable, write: Callable[[State], Awaitable[None]], seconds: float, whose: str) -> None:

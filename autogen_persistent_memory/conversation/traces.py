@@ -170,12 +170,9 @@ def texts_within(text: str) -> Iterator[str]:
 def _leaves(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list):
-        for item in value:
+    elif isinstance(value, (list, dict)):
+        for item in (*value, *value.values()) if isinstance(value, dict) else value:
             yield from _leaves(item)
-    elif isinstance(value, dict):
-        yield from value
-        yield from _leaves(list(value.values()))
 
 
 class Blanking:
@@ -185,7 +182,6 @@ class Blanking:
         self._tells = tells
         self._participants: set[str] = set()
         self.changed = False
-        """Whether a text was replaced."""
         self.left = False
         """Whether the state may still tell it: it cannot be read, or the text is a single word outside of any message,
         which may steer the team."""

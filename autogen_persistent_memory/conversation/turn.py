@@ -103,7 +103,9 @@ class Turn:
         await self._settle(context, budget, trouble)
         if self._recap is not None:
             self._recap.keep_up()
-        return (*block.hits, *map(_not_searched, block.told)) if shown else ()
+        # The ending of the story is shown because of its position in the conversation, and so has no score.
+        told = [MemoryHit(record=record, score=0, similarity=0, recency=0, frequency=0) for record in block.told]
+        return (*block.hits, *told) if shown else ()
 
     # The steps of a turn, in order
 
@@ -143,17 +145,14 @@ class Turn:
         story = Story()
         if self._recap is not None and visible is not None:
             story = await self._recap.story(visible, room_for_story(self._block_id, policy))
+        asked, limit = query.lead or query.text, 2 * policy.limit + _SPARE
+
+        def skip(record: MemoryRecord) -> bool:
+            answers_nothing = record.kind == "interaction" and not could_answer(record.content, asked)
+            return answers_nothing or story.tells(record) or (visible is not None and visible.shows(record))
+
         hits = await self._engine.recall(
-            query,
-            self._tables,
-            limit=2 * policy.limit + _SPARE,
-            selection=self._selection,
-            only_relevant=True,
-            skip=lambda record: (
-                _answers_nothing(record, query)
-                or story.tells(record)
-                or (visible is not None and visible.shows(record))
-            ),
+            query, self._tables, limit=limit, selection=self._selection, only_relevant=True, skip=skip
         )
         confident = [hit for hit in hits if hit.score >= policy.min_score]
         rendering = partial(
@@ -218,12 +217,3 @@ class Turn:
 async def _in_time(context: ChatCompletionContext, seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of work on a context, if it is there in time; AutoGen's own contexts never wait."""
     return await work if never_waits(context) else await within(seconds, work)
-
-
-def _not_searched(record: MemoryRecord) -> MemoryHit:
-    """Return a hit for a message that is shown because of its position in the conversation."""
-    return MemoryHit(record=record, score=0, similarity=0, recency=0, frequency=0)
-
-
-def _answers_nothing(record: MemoryRecord, query: Query) -> bool:
-    return record.kind == "interaction" and not could_answer(record.content, query.lead or query.text)

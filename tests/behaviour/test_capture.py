@@ -20,12 +20,7 @@ from autogen_core.model_context import (
     TokenLimitedChatCompletionContext,
     UnboundedChatCompletionContext,
 )
-from autogen_core.models import (
-    AssistantMessage,
-    CreateResult,
-    RequestUsage,
-    UserMessage,
-)
+from autogen_core.models import AssistantMessage, CreateResult, RequestUsage, UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from PIL import Image as Picture
 from pydantic import BaseModel
