@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from autogen_core.model_context import ChatCompletionContext, ChatCompletionContextState
@@ -80,9 +81,7 @@ def _before_last(messages: Sequence[LLMMessage]) -> int:
 
 def _after_head(messages: Sequence[LLMMessage]) -> int:
     """Return the position after the system messages that a context starts with, which must stay together."""
-    return next(
-        (index for index, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages)
-    )
+    return sum(1 for _ in takewhile(lambda message: isinstance(message, SystemMessage), messages))
 
 
 def _shows(shown: Sequence[LLMMessage], wanted: LLMMessage) -> bool:

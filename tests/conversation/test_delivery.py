@@ -108,3 +108,10 @@ async def test_dropped_messages_are_not_stored(session: Session) -> None:
     assert await session.delivery.learn() == []
     await session.delivery.settle()
     assert await session.stored() == []
+
+
+async def test_a_failure_in_the_background_is_logged_with_its_namespace(
+    session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    session.engine.log_trouble("Queued messages cannot be delivered yet: %s", "no disk")
+    assert caplog.messages == ["'ann': Queued messages cannot be delivered yet: no disk"]
