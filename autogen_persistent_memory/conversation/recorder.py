@@ -285,7 +285,7 @@ class Recorder:
     async def catch_up(self) -> None:
         """Capture and store all that was said, the last replies included, without waiting for a model to read it.
 
-        What cannot be stored now is kept for the next time, also if this raises.
+        If it cannot be stored now, it is kept for the next time, and this raises PersistentMemoryError.
         """
         if self._books is None and not self._glimpses and not self._streams and self.delivery.is_idle:
             return
