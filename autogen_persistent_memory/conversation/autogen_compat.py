@@ -65,10 +65,8 @@ async def everything_in(context: ChatCompletionContext) -> list[LLMMessage]:
 
 def saves_only_messages(context: ChatCompletionContext) -> bool:
     """Return whether the state of a context is its list of messages, as with all of AutoGen's own contexts."""
-    kind = type(context)
-    is_inherited = (
-        kind.save_state is ChatCompletionContext.save_state and kind.load_state is ChatCompletionContext.load_state
-    )
+    kind, base = type(context), ChatCompletionContext
+    is_inherited = kind.save_state is base.save_state and kind.load_state is base.load_state
     return is_inherited and live_messages(context) is not None
 
 
@@ -137,7 +135,6 @@ def inner_states(state: State) -> dict[str, State]:
 
 
 def version_of(state: State) -> tuple[int, ...]:
-    """Return the version of a state's format."""
     return tuple(int(part) for part in str(state.get("version", "0")).split(".") if part.isdigit())
 
 
@@ -166,10 +163,8 @@ def waiting_in(state: State) -> list[list[State]]:
 def before_turn(state: State, speakers: Sequence[str], previous: str | None = None) -> dict[str, Any]:
     """Return a team's state as it was before it chose these speakers, so that it chooses them again.
 
-    Args:
-        state: What the team saves after the choice, before any of them has begun to speak.
-        speakers: Who was chosen.
-        previous: Who spoke before, if that is known; else the last participant in the thread.
+    The state is what the team saves after the choice, before any of them has begun to speak. `previous` spoke before them; if
+    that is not known, the last participant in the thread is taken.
     """
     members = dict(state[_AGENTS])
     leader = manager_in(members)

@@ -25,7 +25,7 @@ from ..core.records import QUOTE, MemoryRecord
 from ..retrieval.diversity import in_any_person
 from ..text.pieces import matches
 from ..text.sentences import clauses, sentences
-from .autogen_compat import HANDOFF_TEXT, SKIPPED_SOURCE, SKIPPED_TEXT, chat_message
+from .autogen_compat import HANDOFF_TEXT, SKIPPED_SOURCE, SKIPPED_TEXT
 
 # What memory itself writes into a conversation: blocks, answers of its tools, marks of forgotten texts
 
@@ -185,7 +185,6 @@ def _utterance(source: str, text: str) -> Utterance:
 
 
 def _name(source: str) -> str:
-    """Return the name of a speaker, as it is stored."""
     return without_lone_surrogates(source[:MAX_SOURCE])
 
 
@@ -210,11 +209,6 @@ def said_by(item: object) -> Utterance | None:
     if said.text in ("", FORGOTTEN) or (isinstance(item, HandoffMessage) and HANDOFF_TEXT.match(said.text)):
         return None
     return said
-
-
-def said_in_dump(message: Mapping[str, Any]) -> Utterance | None:
-    """Return what somebody says with a message of a saved state; None for a message type of the team's own."""
-    return said_by(chat_message(message))
 
 
 def asked_in(item: object) -> str | None:
@@ -363,6 +357,4 @@ def plain(text: str) -> str:
 
 def _ends(text: str) -> str:
     """Return a text, or the beginning and the end of a very long one."""
-    if len(text) <= 2 * _LONGEST_END:
-        return text
-    return f"{text[:_LONGEST_END]}\n{text[-_LONGEST_END:]}"
+    return text if len(text) <= 2 * _LONGEST_END else f"{text[:_LONGEST_END]}\n{text[-_LONGEST_END:]}"

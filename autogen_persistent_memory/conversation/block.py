@@ -208,22 +208,13 @@ def _middles(words: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(f"(?<={start})(?={end})" for start, end in halves), re.IGNORECASE)
 
 
-_UNITS = (
-    ("year", timedelta(days=365)),
-    ("month", timedelta(days=30)),
-    ("week", timedelta(days=7)),
-    ("day", timedelta(days=1)),
-    ("hour", timedelta(hours=1)),
-    ("minute", timedelta(minutes=1)),
-)
+_MINUTES = {"year": 525_600, "month": 43_200, "week": 10_080, "day": 1_440, "hour": 60, "minute": 1}
 
 
 def age_in_words(age: timedelta) -> str:
     """Return an age as people say it: "just now", "yesterday", "3 weeks ago"."""
-    for unit, length in _UNITS:
-        count = age // length
+    for unit, minutes in _MINUTES.items():
+        count = age // timedelta(minutes=minutes)
         if count >= 1:
-            if unit == "day" and count == 1:
-                return "yesterday"
-            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+            return "yesterday" if (unit, count) == ("day", 1) else f"{count} {unit}{'s' if count > 1 else ''} ago"
     return "just now"

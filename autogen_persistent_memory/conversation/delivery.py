@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from ..core.errors import PersistentMemoryError, StoreUnavailableError
-from ..core.records import MemoryRecord, Selection, draft
+from ..core.records import FACTS, MESSAGES, QUOTE, SPANS, MemoryRecord, Selection, draft, stable_id
+from ..extraction.background_extraction import BackgroundExtraction, mark_unread
+from ..extraction.extractor import Extractor, Message, RuleExtractor, learned, within_limits
 from ..retrieval.engine import Engine
 from ..runtime.background_task import BackgroundTask
 from ..runtime.locks import CrossLoopLock
 from ..runtime.threads import in_thread
-from ..storage.availability import CircuitBreaker, patiently
-from ..storage.outbox import Outbox, Parcel, QueuedMessage
-from .learning import Learner, links
+from ..storage.availability import patiently
+from ..storage.outbox import Outbox, QueuedMessage
+from ..text.sentences import locate
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -25,16 +29,16 @@ _OUTBOX_BATCH = 16
 """The same for queued messages: a killed process or a slow server costs at most this many repeated writes."""
 _SHARE = 0.25
 """The share of its deadline that an agent waits for queued messages to be delivered."""
+_MOST_FACTS = 500
+"""How many facts are stored from one message."""
+_LONGEST_QUOTE = 500
 
 
 class Delivery:
     """Stores heard messages and their facts, in order. Queues in the outbox what cannot be stored, and delivers it once.
 
-    It also delivers what other sessions and other processes of the namespace queued.
-
-    Args:
-        engine: The engine of the namespace.
-        learner: Finds the facts; by default one without a session, for messages that others queued.
+    It also delivers what other sessions and other processes of the namespace queued, with a learner without a session if it
+    is given none.
     """
 
     def __init__(self, engine: Engine, learner: Learner | None = None) -> None:
@@ -53,10 +57,6 @@ class Delivery:
         """The queue on this machine's disk; None where the store itself is on this machine."""
         return self._engine.data.outbox
 
-    @property
-    def _breaker(self) -> CircuitBreaker:
-        return self._engine.data.connection.breaker
-
     # To the store
 
     @property
@@ -65,7 +65,6 @@ class Delivery:
         return not self._heard and not self._messages
 
     def add(self, heard: Sequence[QueuedMessage]) -> None:
-        """Add messages to be stored."""
         self._heard += heard
 
     def drop(self) -> None:
@@ -73,13 +72,9 @@ class Delivery:
         self._heard, self._messages = [], []
 
     async def learn(self) -> list[MemoryRecord]:
-        """Store and return the facts of all added messages; the messages themselves are stored after that.
-
-        Raises:
-            PersistentMemoryError: They cannot be stored now. The messages are kept, and tried again.
-        """
+        """Store and return the facts of all added messages; `settle` stores the messages. If this raises, all are kept."""
         facts: dict[str, MemoryRecord] = {}
-        self._breaker.check()
+        self._engine.breaker.check()
         await self.finish()  # earlier messages come first
         async with self._learning:
             for heard in list(self._heard):
@@ -108,16 +103,15 @@ class Delivery:
         return [record for record in records if (record.source, record.content) == (source, text)]
 
     async def settle(self) -> None:
-        """Store all messages whose facts are stored. Continues in the background if the caller stops waiting.
+        """Store all messages whose facts are stored, or raise and keep them.
 
-        Raises:
-            PersistentMemoryError: They cannot be stored now. They are kept, and tried again.
+        It continues in the background if the caller stops waiting.
         """
         while self._messages:
             await asyncio.shield(self._writing.start())
 
     async def store(self) -> None:
-        """Store all messages whose facts are stored, and wait for it."""
+        """Store all messages whose facts are stored, and stop if the caller does."""
         async with self._storing:
             while self._messages:
                 messages = self._messages[:_BATCH]
@@ -148,8 +142,7 @@ class Delivery:
     async def queue(self) -> None:
         """Move all messages that are not stored to the outbox, and deliver them when the server answers.
 
-        Raises:
-            OSError: They could not be written. They are kept in memory.
+        If they cannot be written, they are kept in memory, and this raises OSError.
         """
         outbox, messages, heard = self.outbox, self._messages, self._heard
         if outbox is None or self.is_idle:
@@ -168,30 +161,18 @@ class Delivery:
             self._deliver_when_server_answers()
 
     async def hurry(self) -> None:
-        """Deliver the outbox while an agent waits, for a share of its deadline; then continue in the background.
-
-        Raises:
-            PersistentMemoryError: It is not delivered by then.
-        """
+        """Deliver the outbox while an agent waits, for a share of its deadline; raise and continue after that."""
         if not await self._has_queued():
             return
-        self._breaker.check()
-        task = self._start()
-        if (
-            not await self._delivering.wait(_SHARE * self._engine.policy.deadline)
-            or task.cancelled()
-            or not task.result()
-        ):
+        self._engine.breaker.check()
+        task, seconds = self._start(), _SHARE * self._engine.policy.deadline
+        if not await self._delivering.wait(seconds) or task.cancelled() or not task.result():
             raise StoreUnavailableError(
                 "Earlier messages are still being delivered from the outbox, which continues in the background."
             )
 
     async def finish(self) -> None:
-        """Deliver the outbox now, in order, including what other processes queued.
-
-        Raises:
-            PersistentMemoryError: It cannot be stored now. The rest stays in the outbox.
-        """
+        """Deliver the outbox now, in order, including what other processes queued. If that raises, the rest stays in it."""
         outbox = self.outbox
         if outbox is not None and await self._has_queued():
             async with self._engine.data.connection.lock(f"{self._engine.namespace}\noutbox"):
@@ -206,7 +187,8 @@ class Delivery:
             return
         try:
             while parcels := await in_thread(partial(outbox.next_parcels, _OUTBOX_BATCH)):
-                await self._deliver(parcels)
+                found = [await self._with_facts(heard, late=True) for parcel in parcels for heard in parcel.messages]
+                await self._store([message for message, _ in found if message is not None])
                 await in_thread(partial(outbox.remove, parcels))
         except OSError as error:
             raise StoreUnavailableError(
@@ -215,10 +197,6 @@ class Delivery:
             ) from error
         finally:
             await asyncio.shield(in_thread(lock.release))
-
-    async def _deliver(self, parcels: Sequence[Parcel]) -> None:
-        found = [await self._with_facts(heard, late=True) for parcel in parcels for heard in parcel.messages]
-        await self._store([message for message, _ in found if message is not None])
 
     def _start(self) -> asyncio.Task[bool]:
         self._cancel_wake_up()
@@ -232,23 +210,26 @@ class Delivery:
                 while self._has_more:  # more may be queued while the last of it is delivered
                     self._has_more = False
                     await self.finish()
+            return True
         except PersistentMemoryError as error:
             self._engine.log_trouble("Queued messages cannot be delivered yet; retrying later: %s", error)
-            if self._breaker.is_open:
+            if self._engine.breaker.is_open:
                 self._deliver_when_server_answers()
         except Exception:
             logger.exception("Delivering the queued messages of %r failed; please report this.", self._engine.namespace)
-        else:
-            return True
         return False
 
     def _deliver_when_server_answers(self) -> None:
         loop = asyncio.get_running_loop()
         if self._wake_up is None or self._wake_up[0] is not loop:
             self._cancel_wake_up()
-            breaker, wake = self._breaker, partial(_start_in, loop, self._start)
+            breaker, wake = self._engine.breaker, partial(self._start_in, loop)
             self._wake_up = loop, partial(breaker.cancel_call, wake)
             breaker.call_when_reachable(wake)
+
+    def _start_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(RuntimeError):  # that loop was closed; the next turn delivers
+            loop.call_soon_threadsafe(self._start)
 
     def _cancel_wake_up(self) -> None:
         if self._wake_up is not None:
@@ -264,8 +245,83 @@ class Delivery:
             await self._learner.background.leave()
 
 
-def _start_in(loop: asyncio.AbstractEventLoop, start: Callable[[], object]) -> None:
-    try:
-        loop.call_soon_threadsafe(start)
-    except RuntimeError:  # that loop was closed; the next turn delivers
-        logger.debug("The event loop that queued messages is closed; the next turn delivers them.")
+class Learner:
+    """Stores the facts in messages: the extractor finds them as each message arrives, or later where it wants a model to read.
+
+    The session is the captured one, if there is one. Queued messages of other sessions get the rules if there is no extractor.
+    """
+
+    def __init__(self, engine: Engine, session: str | None = None, extractor: Extractor | None = None) -> None:
+        self._engine = engine
+        self._session = session
+        self.extractor = extractor
+        self.background: BackgroundExtraction | None = None
+        """Lets a model read the session later, if the extractor wants that."""
+        if session is not None and extractor is not None and extractor.every is not None:
+            self.background = BackgroundExtraction(engine, session, extractor, extractor.every)
+
+    async def learn(self, heard: QueuedMessage, *, late: bool = False) -> tuple[QueuedMessage, list[MemoryRecord]]:
+        """Store the facts in a message; return the message with links to them, and the facts.
+
+        Those of a message that was queued come `late`: they are dated by the message and not by now.
+        """
+        if not heard.learn:
+            return heard, []
+        extractor = self.extractor or RuleExtractor()
+        message = Message(id=heard.id, source=heard.source, text=heard.text, by_user=heard.by_user, at=heard.at)
+        facts = within_limits(await extractor.extract_now(message))[:_MOST_FACTS]
+        if not facts:
+            return heard, []
+        spans = await in_thread(lambda: locate([fact.quote or fact.content for fact in facts], heard.text))
+        drafts = [
+            learned(
+                fact,
+                id=stable_id(heard.id, fact.content),
+                source=heard.source,
+                session=heard.session,
+                metadata={MESSAGES: [heard.id], QUOTE: heard.text[start:end][:_LONGEST_QUOTE]},
+                at=heard.at if late else None,
+            )
+            for fact, (start, end) in zip(facts, spans, strict=True)
+        ]
+        records = await self._engine.remember("profile", drafts)
+        told = {record.id: span for record, span in zip(records, spans, strict=True)}
+        return heard._replace(learn=False, facts=tuple(told), spans=tuple(told.values())), records
+
+    async def learn_from_user(self, message: MemoryRecord) -> None:
+        """Store the facts in a message that was stored as an agent's, and correct its origin: the user said it."""
+        heard = QueuedMessage(
+            id=message.id,
+            session=message.session or "",
+            source=message.source or "",
+            text=message.content,
+            by_user=True,
+            at=message.created_at,
+            learn=self.extractor is not None,
+        )
+        heard, _ = await self.learn(heard, late=True)
+
+        def corrected(record: MemoryRecord) -> MemoryRecord:
+            return replace(record, origin="user", metadata={**record.metadata, **links(heard)})
+
+        amended = await self._engine.amend("session", message.id, corrected)
+        if self.background is not None and amended is not None:
+            self.background.correct(amended)
+
+    async def expect(self, messages: Sequence[QueuedMessage]) -> None:
+        """Mark the sessions that a model has to read, before these messages are stored."""
+        for session in {heard.session for heard in messages if heard.study}:
+            if self.background is not None and session == self._session:
+                await self.background.begin()
+            else:
+                await mark_unread(self._engine, session)
+
+    def add(self, stored: Sequence[MemoryRecord]) -> None:
+        """Let a model read stored messages of the session."""
+        if self.background is not None:
+            self.background.add([record for record in stored if record.session == self._session])
+
+
+def links(heard: QueuedMessage) -> dict[str, object]:
+    """Return the metadata that links a message to the facts it tells."""
+    return {FACTS: list(heard.facts), SPANS: [list(span) for span in heard.spans]} if heard.facts else {}

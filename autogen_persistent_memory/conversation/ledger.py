@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Container, Iterable, Sequence
+from functools import partial
 from itertools import count, takewhile
 from typing import NamedTuple
 
@@ -22,7 +23,10 @@ MOST_UNCAPTURED = 100
 """How far back in a loaded conversation the last captured message is searched."""
 _MOST_RECENT = 1_000
 _MOST_MISHEARD = 100
-_MOMENTS = count()
+Said = tuple[str, str]
+"""A speaker, and words of theirs; see `Utterance.said`."""
+moment = partial(next, count())
+"""Return a number for this moment, greater than all before."""
 
 
 class Captured(NamedTuple):
@@ -35,11 +39,6 @@ class Captured(NamedTuple):
     """Whether it was said just now, not found in an older part of a conversation."""
     if_new: bool = False
     """Whether an earlier process may have captured it, whose messages are not loaded yet."""
-
-
-def moment() -> int:
-    """Return a number for this moment, greater than all before."""
-    return next(_MOMENTS)
 
 
 class Place:
@@ -129,7 +128,7 @@ class Place:
         """Expect nothing but what is captured elsewhere from that moment on: another conversation begins here."""
         self._expected, self._expected_before, self.turn, self.since = [], [], [], since
 
-    def was_expected(self, utterance: Utterance, beside: set[tuple[str, str]]) -> bool:
+    def was_expected(self, utterance: Utterance, beside: set[Said]) -> bool:
         """Return whether an utterance was captured elsewhere; then it is no longer expected.
 
         What an agent says itself, another cannot have said, though both may use the same words and have the same name.
@@ -146,7 +145,7 @@ class Place:
                     return True
         return False
 
-    def was_answered_in(self, conversation: set[tuple[str, str]]) -> bool:
+    def was_answered_in(self, conversation: set[Said]) -> bool:
         """Return whether a conversation holds all answers of the agent here to what it was asked last."""
         return {said.said for said in self.turn if said.own} <= conversation
 
@@ -165,7 +164,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._order: list[Utterance] = []
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[Said] = Counter()
         self._recent: deque[tuple[int, Utterance, Place]] = deque(maxlen=_MOST_RECENT)
         self._places: OrderedDict[int, tuple[object, Place]] = OrderedDict()
         self._waiting: list[tuple[int, Utterance]] = []
@@ -201,7 +200,6 @@ class Ledger:
         return self._places[id(whose)][1]
 
     def has_heard(self, whose: object) -> bool:
-        """Return whether anything was heard there."""
         return id(whose) in self._places and not self._places[id(whose)][1].is_new
 
     def leave(self, whose: object) -> None:
@@ -226,13 +224,8 @@ class Ledger:
 
         What was said since its agent spoke last is new, unless another agent was asked the same just now. Older messages
         were said before this memory listened, or in another process: only those after the last captured one
-        are captured, and nothing is learned from them, since they may be long outdated.
-
-        Args:
-            place: Where it is heard.
-            conversation: All that was said there.
-            is_first: Whether nothing was heard there before.
-            since: The moment at which it appeared; by default now.
+        are captured, and nothing is learned from them, since they may be long outdated. `since` is the moment at which the
+        conversation appeared.
         """
         answers = [index for index, utterance in enumerate(conversation) if utterance.own]
         start = answers[-1] + 1 if answers else 0
@@ -252,11 +245,7 @@ class Ledger:
         return new
 
     def _hear(
-        self,
-        place: Place,
-        utterances: Sequence[Utterance],
-        together: set[tuple[str, str]],
-        elsewhere: Container[int] = (),
+        self, place: Place, utterances: Sequence[Utterance], together: set[Said], elsewhere: Container[int] = ()
     ) -> list[Captured]:
         later = takewhile(lambda recent: recent[0] > place.since, reversed(self._recent))
         place.expect([(utterance, by) for _, utterance, by in later if by is not place][::-1])
@@ -270,7 +259,7 @@ class Ledger:
         place.end_turn(utterances)
         return new
 
-    def _heard_elsewhere(self, place: Place, asked: Sequence[Utterance], together: set[tuple[str, str]]) -> set[int]:
+    def _heard_elsewhere(self, place: Place, asked: Sequence[Utterance], together: set[Said]) -> set[int]:
         """Return which of these messages other agents hear as well: the last that are, in order, their current turn."""
         found: set[int] = set()
         for other in (other for _, other in self._places.values() if other is not place):
@@ -291,17 +280,8 @@ class Ledger:
             place.expect((said, other) for other in others for said in other.turn)
         return bool(self.hear(place, [utterance]))
 
-    def hear_transcript(
-        self, utterances: Sequence[Utterance], known: Counter[tuple[str, str]] | None = None
-    ) -> list[Captured]:
-        """Hear a part of a conversation that is over.
-
-        Args:
-            utterances: What was said.
-            known: What was captured before, less the parts heard already, which are subtracted from it; by default everything
-                that is captured.
-        """
-        known = self.known() if known is None else known
+    def hear_transcript(self, utterances: Sequence[Utterance], known: Counter[Said]) -> list[Captured]:
+        """Hear a part of a conversation that is over, and subtract it from what was `known` before its first part."""
         place, new = Place(), list[Captured]()
         for utterance in utterances:
             if known[utterance.said] > 0:
@@ -323,11 +303,8 @@ class Ledger:
         """Hear a team's conversation that was loaded and will continue.
 
         Messages that its agents are still to hear are captured already. So are those that were said after the state was
-        saved, and may have to be said again.
-
-        Args:
-            tail: The end of it, from the last captured message on.
-            waiting: For each agent the number of messages it has not heard yet, and the last of them.
+        saved, and may have to be said again. `tail` is the end of the conversation from the last captured message on, `waiting`
+        for each agent the number of messages it has not heard yet, and the last of them.
         """
         new = [self._capture(Place(), utterance, False) for utterance in tail[1:]]
         last = max(index for index, utterance in enumerate(self._order) if utterance.said == tail[-1].said)
@@ -353,11 +330,7 @@ class Ledger:
 
     # Looking up
 
-    def knows(self, utterance: Utterance) -> bool:
-        """Return whether these words of this speaker are captured."""
-        return bool(self._counts[utterance.said])
-
-    def known(self) -> Counter[tuple[str, str]]:
+    def known(self) -> Counter[Said]:
         """Return how often each utterance is captured."""
         return Counter(utterance.said for utterance in self._order)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from autogen_core.model_context import ChatCompletionContext, ChatCompletionContextState
@@ -21,14 +22,7 @@ async def place_block(
 
     The block goes right before the last message, else to the head; with `system` to the head as a system message, else
     right before the last message; else nowhere. It must be visible there, and must not push the last message or
-    another memory's block out of the context's window.
-
-    Args:
-        context: The model context.
-        block_id: Which block.
-        text: Its new text.
-        shown: The messages that the context shows now.
-        system: Whether it should be a system message.
+    another memory's block out of the context's window, of which `shown` is now visible.
     """
     state = await _State.of(context)
     conversation = [entry for entry in state.entries if block_id_of(entry.message) != block_id]
@@ -87,9 +81,7 @@ def _before_last(messages: Sequence[LLMMessage]) -> int:
 
 def _after_head(messages: Sequence[LLMMessage]) -> int:
     """Return the position after the system messages that a context starts with, which must stay together."""
-    return next(
-        (index for index, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages)
-    )
+    return sum(1 for _ in takewhile(lambda message: isinstance(message, SystemMessage), messages))
 
 
 def _shows(shown: Sequence[LLMMessage], wanted: LLMMessage) -> bool:
@@ -108,12 +100,11 @@ class _Entry(NamedTuple):
     raw: Any
 
 
-class _State:
+class _State(NamedTuple):
     """All of a context, of which `get_messages()` may show only a part."""
 
-    def __init__(self, entries: list[_Entry], saved: Mapping[str, Any]) -> None:
-        self.entries = entries
-        self._saved = saved
+    entries: list[_Entry]
+    saved: Mapping[str, Any]
 
     @classmethod
     async def of(cls, context: ChatCompletionContext) -> _State:
@@ -142,7 +133,7 @@ class _State:
             await replace_messages(context, [entry.raw for entry in after])
         else:
             raw = [entry.raw if isinstance(entry.raw, dict) else entry.raw.model_dump() for entry in after]
-            await context.load_state({**self._saved, "messages": raw})
+            await context.load_state({**self.saved, "messages": raw})
 
 
 async def _saved(context: ChatCompletionContext, *, has_images: bool) -> Mapping[str, Any]:

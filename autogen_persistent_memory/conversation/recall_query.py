@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
@@ -58,12 +59,8 @@ def question(
     """Return what to recall for, or None if nobody asked anything.
 
     It is what the agent was asked last. If that does not say what it is about, the turn before is added: what the user
-    said then, and the answer; and the turns before that, while those refer back as well.
-
-    Args:
-        messages: The model context.
-        policy: May fix the query.
-        users: The names under which the user speaks; by default those of the policy.
+    said then, and the answer; and the turns before that, while those refer back as well. The user speaks under these names, by
+    default those of the policy.
     """
     if policy.query is not None:
         return Query(policy.query)
@@ -98,13 +95,8 @@ def refers_back(text: str) -> bool:
 
 def _recent(messages: Sequence[LLMMessage], users: Collection[str]) -> Sequence[LLMMessage]:
     """Return the messages that can matter: as many turns of the user as one may refer back to."""
-    turns = 0
-    for index in range(len(messages) - 1, -1, -1):
-        if _is_user(messages[index], users) and is_said(messages[index]):
-            turns += 1
-            if turns > _TURNS_BACK:
-                return messages[index:]
-    return messages
+    latest = (at for at in reversed(range(len(messages))) if _is_user(messages[at], users) and is_said(messages[at]))
+    return messages[next(islice(latest, _TURNS_BACK, None), 0) :]
 
 
 def _asked(said: Sequence[LLMMessage], users: Collection[str]) -> int | None:

@@ -24,10 +24,9 @@ from ..runtime.threads import in_thread
 from ..storage.availability import automatic, is_automatic
 from ..storage.outbox import QueuedMessage
 from ..text.redaction import redact
-from .autogen_compat import State, everything_in, live_messages, thread_of, waiting_in
-from .autogen_messages import Utterance, asked_in, said_by, said_in, said_in_dump
-from .delivery import Delivery
-from .learning import Learner
+from .autogen_compat import State, chat_message, everything_in, live_messages, thread_of, waiting_in
+from .autogen_messages import Utterance, asked_in, said_by, said_in
+from .delivery import Delivery, Learner
 from .ledger import MOST_UNCAPTURED, Captured, Ledger, Place, moment
 
 logger = logging.getLogger("autogen_persistent_memory")
@@ -55,17 +54,12 @@ class Recorder:
         self._engine = engine
         self._session = session
         self._learner = Learner(engine, session, extractor)
-        self._delivery = Delivery(engine, self._learner)
+        self.delivery = Delivery(engine, self._learner)
         self._books: Ledger | None = None
         self._loading = BackgroundTask(self._load)
         self._asked: set[str] = set()
         self._streams: list[_Stream] = []
         self._glimpses: dict[int, tuple[ChatCompletionContext, list[LLMMessage]]] = {}
-
-    @property
-    def delivery(self) -> Delivery:
-        """What stores the messages, and delivers queued ones."""
-        return self._delivery
 
     @property
     def users(self) -> frozenset[str]:
@@ -89,14 +83,14 @@ class Recorder:
     async def hear(self, context: ChatCompletionContext) -> None:
         """Capture what is new in a model context. When this returns, the facts in it are stored.
 
-        The messages themselves are stored by `settle`, after the recall: Chroma would let one wait for the other. The replies
-        that other agents gave meanwhile are captured first, so that all messages are in order.
+        The messages themselves are stored by `delivery.settle()`, after the recall: Chroma would let one wait for the other.
+        The replies that other agents gave meanwhile are captured first, so that all messages are in order.
         """
         ledger, since = await self._ledger(), moment()
         await self._hear_replies(ledger, since, skip=context)
         await self._hear(context, ledger, since)
-        await self._delivery.hurry()
-        await self._delivery.learn()
+        await self.delivery.hurry()
+        await self.delivery.learn()
 
     async def _hear_replies(self, ledger: Ledger, since: int, skip: ChatCompletionContext | None = None) -> None:
         """Capture what agents have replied by now. A reply that comes while this runs does not belong before `since`."""
@@ -158,7 +152,7 @@ class Recorder:
             deadline = self._engine.policy.deadline
             if not await capture.wait(deadline):
                 capture.cancel()
-                self._engine.data.connection.breaker.gave_up(deadline)
+                self._engine.breaker.gave_up(deadline)
                 await self._keep_stream(said, "it took too long")
             if said.waiting:
                 self._streams.append(said)
@@ -171,15 +165,15 @@ class Recorder:
             try:
                 if not said.has_begun:  # earlier replies come first
                     await self._hear_replies(await self._ledger(), said.since)
-                    await self._delivery.learn()
+                    await self.delivery.learn()
                     said.has_begun = True
                 is_done = False
                 while not is_done:
                     ledger = await self._ledger()
                     await self._hear_stream(said, ledger)
-                    await self._delivery.learn()
+                    await self.delivery.learn()
                     await self._learn_from_misheard(ledger)
-                    await self.settle()
+                    await self.delivery.settle()
                     is_done = not said.waiting
             except PersistentMemoryError as error:
                 await self._keep_stream(said, str(error))
@@ -205,7 +199,7 @@ class Recorder:
         """
         if not ledger.misheard:
             return
-        await self._delivery.store()
+        await self.delivery.store()
         for known in list(ledger.misheard):
             record = await self._stored(known)
             if record is None:  # another memory captured it, and has not stored it yet
@@ -217,7 +211,7 @@ class Recorder:
 
     async def _keep_stream(self, said: _Stream, trouble: str) -> None:
         """Move what was said in a stream and cannot be stored to the outbox, if there is one."""
-        if self._delivery.outbox is not None:
+        if self.delivery.outbox is not None:
             with automatic():
                 await self._hear_stream(said, await self._ledger())
             await self.keep()
@@ -234,8 +228,8 @@ class Recorder:
             for start in range(0, len(clean), _AT_ONCE):
                 self._add(ledger.hear_transcript(clean[start : start + _AT_ONCE], known), ledger)
                 await asyncio.sleep(0)
-        facts = await self._delivery.learn()
-        await self._delivery.store()
+        facts = await self.delivery.learn()
+        await self.delivery.store()
         await self.read()
         return facts
 
@@ -246,13 +240,13 @@ class Recorder:
             tail: list[Utterance] = []
             for message in reversed(thread_of(state)[-MOST_UNCAPTURED:]):
                 tail = await self._clean(await in_thread(partial(_said_in, [message]))) + tail
-                if tail and ledger.knows(tail[0]):
+                if tail and ledger.last(tail[0]) is not None:
                     waiting = await in_thread(lambda: [_said_in(messages) for messages in waiting_in(state)])
                     counts, last = [len(said) for said in waiting if said], [said[-1] for said in waiting if said]
                     self._add(ledger.resume(tail, zip(counts, await self._clean(last))), ledger)
                     break
-        await self._delivery.learn()
-        await self._delivery.store()
+        await self.delivery.learn()
+        await self.delivery.store()
 
     async def append(self, message: Draft) -> MemoryRecord:
         """Store a message that the application adds; return the stored one, if it was captured from an agent just now.
@@ -274,18 +268,10 @@ class Recorder:
 
     async def _stored(self, known: Captured) -> MemoryRecord | None:
         found = await self._engine.find([self._id(known)], ["session"])
-        found = found or await self._delivery.said_before(self._session, *known.utterance[:2])
+        found = found or await self.delivery.said_before(self._session, *known.utterance[:2])
         return found[0] if found else None
 
     # Storing what was heard
-
-    async def settle(self) -> None:
-        """Store everything that was heard. Continues in the background if the caller stops waiting.
-
-        Raises:
-            PersistentMemoryError: It cannot be stored now. It is kept, and tried again.
-        """
-        await self._delivery.settle()
 
     async def read(self, seconds: float = math.inf) -> bool:
         """Let a model read all stored messages, and wait this long for it; return whether it has.
@@ -298,16 +284,15 @@ class Recorder:
     async def catch_up(self) -> None:
         """Capture and store all that was said, the last replies included, without waiting for a model to read it.
 
-        Raises:
-            PersistentMemoryError: It cannot be stored now. It is kept for the next time.
+        If it cannot be stored now, it is kept for the next time, and this raises PersistentMemoryError.
         """
-        if self._books is None and not self._glimpses and not self._streams and self._delivery.is_idle:
+        if self._books is None and not self._glimpses and not self._streams and self.delivery.is_idle:
             return
         trouble: PersistentMemoryError | None = None
         try:
             ledger = await self._ledger()
         except PersistentMemoryError as error:
-            if self._books is None or self._delivery.outbox is None or error.needs_developer:
+            if self._books is None or self.delivery.outbox is None or error.needs_developer:
                 raise
             ledger, trouble = self._books, error
         while self._streams:
@@ -318,8 +303,8 @@ class Recorder:
         try:
             if trouble is not None:
                 raise trouble
-            await self._delivery.learn()
-            await self._delivery.store()
+            await self.delivery.learn()
+            await self.delivery.store()
             await self._learn_from_misheard(await self._shared_books())
         except PersistentMemoryError:
             await self._queue()
@@ -334,10 +319,10 @@ class Recorder:
             notices.warn(self._engine.whose, message, self._engine.namespace, error)
 
     async def _queue(self) -> None:
-        if self._delivery.outbox is not None:
+        if self.delivery.outbox is not None:
             for context in self._glimpsed:  # there was no time to hear them
                 await self._hear(context, await self._shared_books(), moment())
-            await self._delivery.queue()
+            await self.delivery.queue()
 
     @property
     def _glimpsed(self) -> list[ChatCompletionContext]:
@@ -351,7 +336,7 @@ class Recorder:
     def drop(self) -> None:
         """Forget what was heard and is not stored yet."""
         self._glimpses, self._streams = {}, []
-        self._delivery.drop()
+        self.delivery.drop()
         if self._learner.background is not None:
             self._learner.background.drop()
 
@@ -359,14 +344,14 @@ class Recorder:
         """Stop all work in the background, before the store is closed."""
         self._books = None
         await self._loading.stop()
-        await self._delivery.leave()
+        await self.delivery.leave()
 
     # Books and messages
 
     async def _ledger(self) -> Ledger:
         """Return the books of the session, with what earlier processes captured, unless an agent would wait for that."""
-        books, breaker = await self._shared_books(), self._engine.data.connection.breaker
-        is_patient = self._delivery.outbox is None or not is_automatic()
+        books, breaker = await self._shared_books(), self._engine.breaker
+        is_patient = self.delivery.outbox is None or not is_automatic()
         if books.is_loaded or (breaker.is_open and not is_patient):
             return books
         loading = self._loading.start()
@@ -385,8 +370,7 @@ class Recorder:
         return self._books
 
     async def _load(self) -> None:
-        """Read the stored messages of the session, and those that wait in the outbox."""
-        books, outbox = await self._shared_books(), self._delivery.outbox
+        books, outbox = await self._shared_books(), self.delivery.outbox
         queued = [] if outbox is None else await in_thread(outbox.messages)
         stored = await self._engine.select(Selection(session=self._session, kinds=("interaction",)), ["session"])
         if not books.is_loaded:
@@ -402,7 +386,7 @@ class Recorder:
         return await in_thread(lambda: [said._replace(text=redact(said.text)) for said in utterances])
 
     def _add(self, captured: Sequence[Captured], ledger: Ledger) -> None:
-        self._delivery.add([self._message(found, ledger) for found in captured])
+        self.delivery.add([self._message(found, ledger) for found in captured])
 
     def _message(self, captured: Captured, ledger: Ledger) -> QueuedMessage:
         source, text, _ = captured.utterance
@@ -430,4 +414,4 @@ class Recorder:
 
 
 def _said_in(messages: Sequence[State]) -> list[Utterance]:
-    return [said for said in map(said_in_dump, messages) if said is not None]
+    return [said for message in messages if (said := said_by(chat_message(message))) is not None]

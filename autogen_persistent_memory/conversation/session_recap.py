@@ -48,11 +48,8 @@ INSTRUCTIONS = (
 class Recap:
     """Tells how a session went.
 
-    Args:
-        engine: The engine of the namespace.
-        session: The session.
-        model: Summarises, in the background, what came before the last messages; without one the summary is made of sentences
-            that were said.
+    A model summarises, in the background, what came before the last messages. Without one the summary is made of sentences that
+    were said.
     """
 
     def __init__(self, engine: Engine, session: str, model: ChatCompletionClient | None = None) -> None:
@@ -137,11 +134,8 @@ class Recap:
         asked = "\n".join([f"Minutes so far: {summary or 'none'}", "New messages:", *lines, "The new minutes:"])
         prompt: list[LLMMessage] = [SystemMessage(content=INSTRUCTIONS), UserMessage(content=asked, source="user")]
         result = await asyncio.wait_for(model.create(prompt), CALL_SECONDS)
-        text = (
-            " ".join(without_lone_surrogates(result.content).split())[:_LONGEST_SUMMARY]
-            if isinstance(result.content, str)
-            else ""
-        )
+        written = result.content if isinstance(result.content, str) else ""
+        text = " ".join(without_lone_surrogates(written).split())[:_LONGEST_SUMMARY]
         if not text:
             return False
         minutes = json.dumps({"text": text, "up_to": batch[-1].sequence})
@@ -217,12 +211,8 @@ def gist(messages: Sequence[MemoryRecord], most: int) -> list[tuple[str, str]]:
 
     After SumBasic (Nenkova and Vanderwende, 2005): a sentence is worth the mean frequency of its terms; the terms of a chosen
     sentence count for less afterwards, so that each one adds something. The user's sentences count more, and
-    those of messages that told facts count most.
-
-    Args:
-        messages: The conversation, in order. Of a very long one only the end is read, of very long messages their
-            beginnings.
-        most: How many sentences.
+    those of messages that told facts count most. Of a very long conversation only the end is read, of very long messages their
+    beginnings.
     """
     said: list[tuple[tuple[str, str], list[str], float]] = []
     read = messages[-_MOST_READ:]

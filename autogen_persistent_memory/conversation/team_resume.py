@@ -8,7 +8,6 @@ import json
 import logging
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Protocol
 
 from autogen_core import AgentId, TopicId
@@ -19,21 +18,8 @@ from ..core.errors import PersistentMemoryError
 from ..runtime.background_task import CLOSING_SECONDS, BackgroundTask, within
 from ..runtime.reporting import notices
 from ..runtime.threads import in_thread
-from .autogen_compat import (
-    REQUEST,
-    RESPONSES,
-    State,
-    before_turn,
-    edges_of,
-    inner_states,
-    is_running,
-    manager_in,
-    members_in,
-    participants_of,
-    runtime_of,
-    takes_turns,
-    version_of,
-)
+from . import autogen_compat as compat
+from .autogen_compat import State
 
 logger = logging.getLogger("autogen_persistent_memory")
 
@@ -63,7 +49,7 @@ async def state_at_rest(of: Resumable) -> State:
         PersistentMemoryError: It is running. AutoGen would save a state in which the current speaker has had a turn, but
             said nothing.
     """
-    if is_running(of):
+    if compat.is_running(of):
         raise PersistentMemoryError(
             f"This {type(of).__name__} is running, and cannot continue from a state saved in the middle of a turn. Save it "
             "when its run has ended, or while it runs with memory.observe(team.run_stream(...), save=team)."
@@ -80,7 +66,7 @@ async def restore(into: Resumable, text: str, session: str) -> State:
         PersistentMemoryError: It is running, or the state is damaged or does not fit.
     """
     name = type(into).__name__
-    if is_running(into):
+    if compat.is_running(into):
         raise PersistentMemoryError(
             f"This {name} is running; no state can be loaded into it. Load it when its run has ended, or into a new one."
         )
@@ -90,18 +76,15 @@ async def restore(into: Resumable, text: str, session: str) -> State:
         raise PersistentMemoryError(
             f"The state saved in session {session!r} is damaged ({error}). Save it again, or start a new session."
         ) from error
+    misfit = f"The state saved in session {session!r} does not fit this {name}"
     before = await into.save_state()
     if reasons := differences(saved, before):
-        raise PersistentMemoryError(
-            f"The state saved in session {session!r} does not fit this {name}: {'; '.join(reasons)}. {_REMEDY}"
-        )
+        raise PersistentMemoryError(f"{misfit}: {'; '.join(reasons)}. {_REMEDY}")
     try:
         await into.load_state(saved)
     except Exception as error:
         await into.load_state(before)
-        raise PersistentMemoryError(
-            f"The state saved in session {session!r} does not fit this {name}: {error!r}. {_REMEDY}"
-        ) from error
+        raise PersistentMemoryError(f"{misfit}: {error!r}. {_REMEDY}") from error
     return saved  # type: ignore[no-any-return]
 
 
@@ -115,13 +98,8 @@ class Saving:
     everything twice. So the state is taken between two turns, when the next speaker is chosen but not asked yet, and the choice
     is undone in it. The last state saved is that of the team at rest or, if the run was aborted, before the aborted turn.
 
-    Nothing here raises: failures are logged.
-
-    Args:
-        of: The team or agent.
-        write: Stores a state.
-        seconds: How long AutoGen may take to save a state.
-        whose: The namespace and the session, for log messages.
+    AutoGen may take `seconds` to save a state. Nothing here raises: failures are logged, with the namespace and session that
+    `whose` names.
     """
 
     def __init__(self, of: Resumable, write: Callable[[State], Awaitable[None]], seconds: float, whose: str) -> None:
@@ -131,8 +109,8 @@ class Saving:
         self._seconds = seconds
         self._newest: State | None = None
         self._writing = BackgroundTask(self._write_newest)
-        self._names = participants_of(of)
-        self._runtime = runtime_of(of) if self._names else None
+        self._names = compat.participants_of(of)
+        self._runtime = compat.runtime_of(of) if self._names else None
         self._state: State | None = None
         self._asked: list[str] = []
         self._answered: set[str] = set()
@@ -146,9 +124,7 @@ class Saving:
             self._runtime.publish_message = self._see
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._has_ended = True
         if self._runtime is not None and self._runtime.publish_message == self._see:
             self._runtime.publish_message = self._publish  # else a later watcher passes messages on to this one
@@ -166,9 +142,9 @@ class Saving:
         try:
             if self._has_ended:
                 pass
-            elif kind == REQUEST and topic_id.type in self._names:
+            elif kind == compat.REQUEST and topic_id.type in self._names:
                 await self._before_turn_of(self._names[topic_id.type])
-            elif kind in RESPONSES and sender is not None and sender.type in self._names:
+            elif kind in compat.RESPONSES and sender is not None and sender.type in self._names:
                 self._answered.add(self._names[sender.type])
         except Exception:
             logger.exception("Saving the state of %s between two turns failed; please report this.", self._whose)
@@ -183,7 +159,7 @@ class Saving:
             self._state = await self._current_state()
         self._asked.append(speaker)
         if self._state is not None:
-            self._save(before_turn(self._state, self._asked, self._previous))
+            self._save(compat.before_turn(self._state, self._asked, self._previous))
 
     async def _current_state(self) -> State | None:
         try:
@@ -216,11 +192,7 @@ def differences(saved: Any, own: State) -> list[str]:
     """Return why a team or agent cannot continue from a saved state, each reason a clause; empty if it can.
 
     AutoGen itself accepts much that does not fit: an agent loads a team's state and has an empty context, a team ignores
-    missing participants, another order of speakers, and states of a later version.
-
-    Args:
-        saved: The state to load.
-        own: What the team or agent would save now.
+    missing participants, another order of speakers, and states of a later version. `own` is what it would save now.
     """
     if not isinstance(saved, Mapping) or not saved:
         return ["it is not the state of any team or agent"]
@@ -228,8 +200,8 @@ def differences(saved: Any, own: State) -> list[str]:
 
 
 def _differences(saved: State, own: State, where: str) -> Iterator[str]:
-    members, own_members = members_in(saved), members_in(own)
-    if version_of(saved) > version_of(own):
+    members, own_members = compat.members_in(saved), compat.members_in(own)
+    if compat.version_of(saved) > compat.version_of(own):
         yield (
             f"{where}it has the state version {saved['version']} of a newer AutoGen, this one reads {own.get('version')}"
         )
@@ -238,8 +210,8 @@ def _differences(saved: State, own: State, where: str) -> Iterator[str]:
     elif own_members is not None:
         yield from _differing_teams(members, own_members, where)
     else:
-        own_inner = inner_states(own)
-        for name, inner in inner_states(saved).items():
+        own_inner = compat.inner_states(own)
+        for name, inner in compat.inner_states(saved).items():
             if name in own_inner:
                 yield from _differences(inner, own_inner[name], where)
 
@@ -248,7 +220,7 @@ def _differing_teams(saved: Any, own: State, where: str) -> Iterator[str]:
     if not isinstance(saved, Mapping) or not all(isinstance(state, Mapping) for state in saved.values()):
         yield f"{where}it is not the state of any team"
         return
-    leader, own_leader = manager_in(saved), manager_in(own)
+    leader, own_leader = compat.manager_in(saved), compat.manager_in(own)
     if leader != own_leader:
         yield f"{where}it was saved by a team with a {leader}, and this one has a {own_leader}"
     names, own_names = [name for name in saved if name != leader], [name for name in own if name != own_leader]
@@ -260,17 +232,17 @@ def _differing_teams(saved: Any, own: State, where: str) -> Iterator[str]:
         return
     for name in own_names:
         yield from _differences(saved[name], own[name], f"{where}{name!r}: ")
-    if takes_turns(own[leader]) and names != own_names:
+    if compat.takes_turns(own[leader]) and names != own_names:
         yield f"{where}they spoke in the order {_listed(names)}, and here it is {_listed(own_names)}"
-    if edges_of(saved[leader]) != edges_of(own[leader]):
+    if compat.edges_of(saved[leader]) != compat.edges_of(own[leader]):
         yield f"{where}the graph of who follows whom is different"
 
 
 def _described(state: State) -> str:
-    members = members_in(state)
+    members = compat.members_in(state)
     if members is None:
         return f"an agent ({state.get('type', 'of an unknown type')})"
-    leader = manager_in(members)
+    leader = compat.manager_in(members)
     return f"a team of {_listed([name for name in members if name != leader])}"
 
 

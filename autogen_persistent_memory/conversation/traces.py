@@ -170,26 +170,18 @@ def texts_within(text: str) -> Iterator[str]:
 def _leaves(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list):
-        for item in value:
+    elif isinstance(value, (list, dict)):
+        for item in (*value, *value.values()) if isinstance(value, dict) else value:
             yield from _leaves(item)
-    elif isinstance(value, dict):
-        yield from value
-        yield from _leaves(list(value.values()))
 
 
 class Blanking:
-    """Replaces the texts of a saved state that tell something.
-
-    Args:
-        tells: Whether a text tells it.
-    """
+    """Replaces the texts of a saved state that tell something."""
 
     def __init__(self, tells: Tells) -> None:
         self._tells = tells
         self._participants: set[str] = set()
         self.changed = False
-        """Whether a text was replaced."""
         self.left = False
         """Whether the state may still tell it: it cannot be read, or the text is a single word outside of any message,
         which may steer the team."""
@@ -221,7 +213,10 @@ class Blanking:
 
     def _of_mapping(self, value: Mapping[str, Any], said: bool) -> Mapping[str, Any]:
         if value.keys() >= TOOL_CALL:
-            return {**value, "arguments": self._of_arguments(value["arguments"])}
+            if not isinstance(value["arguments"], str) or not self._tells(value["arguments"]):
+                return value
+            self.changed = True
+            return {**value, "arguments": "{}"}
         if value.keys() >= TOOL_RESULT:
             return {**value, "content": self.of(value.get("content"), said=True)}
         if value.keys() >= MEMORY_CONTENT:
@@ -234,12 +229,6 @@ class Blanking:
             key: item if key in fixed else self.of(item, said=said or key in SPOKEN_FIELDS)
             for key, item in value.items()
         }
-
-    def _of_arguments(self, arguments: Any) -> Any:
-        if not isinstance(arguments, str) or not self._tells(arguments):
-            return arguments
-        self.changed = True
-        return "{}"
 
     def _of_memory(self, memory: Mapping[str, Any]) -> dict[str, Any]:
         """Return content and metadata of a memory that was shown to an agent, identified by its metadata."""

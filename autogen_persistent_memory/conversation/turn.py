@@ -18,7 +18,7 @@ from ..runtime.background_task import Budget, within
 from ..runtime.locks import one_at_a_time
 from ..runtime.reporting import notices
 from ..runtime.threads import in_thread_if_long
-from ..storage.availability import CircuitBreaker, automatic
+from ..storage.availability import automatic
 from ..storage.protocol import TableName
 from ..text.sentences import could_answer
 from .autogen_compat import never_waits
@@ -40,13 +40,7 @@ _SPARE = 5
 class Turn:
     """Keeps one block up to date in the model contexts of the agents that have this memory.
 
-    Args:
-        engine: The engine of the namespace.
-        tables: The tables to recall from.
-        selection: What to recall of them.
-        block_id: Identifies the block in a context.
-        listener: Captures what is said, if anything does.
-        recap: Tells how the session went, if the block is to say that.
+    The listener captures what is said, if anything does. The recap tells how the session went, if the block is to say that.
     """
 
     def __init__(
@@ -109,7 +103,9 @@ class Turn:
         await self._settle(context, budget, trouble)
         if self._recap is not None:
             self._recap.keep_up()
-        return (*block.hits, *map(_not_searched, block.told)) if shown else ()
+        # The ending of the story is shown because of its position in the conversation, and so has no score.
+        told = [MemoryHit(record=record, score=0, similarity=0, recency=0, frequency=0) for record in block.told]
+        return (*block.hits, *told) if shown else ()
 
     # The steps of a turn, in order
 
@@ -133,12 +129,12 @@ class Turn:
             await within(budget.left / 2, self._listener.hear(context))
         except Exception as error:
             if isinstance(error, asyncio.TimeoutError):
-                self._breaker.gave_up(self._engine.policy.deadline)
+                self._engine.breaker.gave_up(self._engine.policy.deadline)
             return error
         return None
 
     async def _recall(self, query: Query, messages: Sequence[LLMMessage]) -> Block:
-        self._breaker.check()  # instead of waiting for what an earlier turn has given up on
+        self._engine.breaker.check()  # instead of waiting for what an earlier turn has given up on
         others = [message for message in up_to_date(messages) if block_id_of(message) != self._block_id]
         length = sum(len(text_of(message)) for message in others)
         return await self.block(query, await in_thread_if_long(length, lambda: VisibleText(others)))
@@ -149,17 +145,14 @@ class Turn:
         story = Story()
         if self._recap is not None and visible is not None:
             story = await self._recap.story(visible, room_for_story(self._block_id, policy))
+        asked, limit = query.lead or query.text, 2 * policy.limit + _SPARE
+
+        def skip(record: MemoryRecord) -> bool:
+            answers_nothing = record.kind == "interaction" and not could_answer(record.content, asked)
+            return answers_nothing or story.tells(record) or (visible is not None and visible.shows(record))
+
         hits = await self._engine.recall(
-            query,
-            self._tables,
-            limit=2 * policy.limit + _SPARE,
-            selection=self._selection,
-            only_relevant=True,
-            skip=lambda record: (
-                _answers_nothing(record, query)
-                or story.tells(record)
-                or (visible is not None and visible.shows(record))
-            ),
+            query, self._tables, limit=limit, selection=self._selection, only_relevant=True, skip=skip
         )
         confident = [hit for hit in hits if hit.score >= policy.min_score]
         rendering = partial(
@@ -181,9 +174,9 @@ class Turn:
             return
         self._listener.keep_hold_of(context)
         try:
-            await within(budget.left, self._listener.settle())
+            await within(budget.left, self._listener.delivery.settle())
         except asyncio.TimeoutError:
-            self._breaker.gave_up(self._engine.policy.deadline)
+            self._engine.breaker.gave_up(self._engine.policy.deadline)
             trouble = trouble or PersistentMemoryError("Storing them takes too long.")
         except Exception as error:
             trouble = trouble or error
@@ -207,7 +200,7 @@ class Turn:
         policy = self._engine.policy
         reason, level, trace = str(error), logging.WARNING, None
         if isinstance(error, asyncio.TimeoutError):
-            self._breaker.gave_up(policy.deadline)
+            self._engine.breaker.gave_up(policy.deadline)
             reason = (
                 f"it did not answer in time (policy.deadline is {policy.deadline:g} s, policy.opening_deadline "
                 f"{policy.opening_deadline:g} s)."
@@ -216,24 +209,11 @@ class Turn:
             reason, trace = repr(error), error
         elif error.needs_developer:
             level = logging.ERROR
-        if self._breaker.is_open or not notices.is_new(self._engine.whose, repr(error)):
+        if self._engine.breaker.is_open or not notices.is_new(self._engine.whose, repr(error)):
             level, trace = logging.DEBUG, None  # the reason was logged before
         logger.log(level, "The agent goes on without memory of %r: %s", self._engine.namespace, reason, exc_info=trace)
-
-    @property
-    def _breaker(self) -> CircuitBreaker:
-        return self._engine.data.connection.breaker
 
 
 async def _in_time(context: ChatCompletionContext, seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of work on a context, if it is there in time; AutoGen's own contexts never wait."""
     return await work if never_waits(context) else await within(seconds, work)
-
-
-def _not_searched(record: MemoryRecord) -> MemoryHit:
-    """Return a hit for a message that is shown because of its position in the conversation."""
-    return MemoryHit(record=record, score=0, similarity=0, recency=0, frequency=0)
-
-
-def _answers_nothing(record: MemoryRecord, query: Query) -> bool:
-    return record.kind == "interaction" and not could_answer(record.content, query.lead or query.text)

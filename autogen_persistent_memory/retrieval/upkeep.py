@@ -17,7 +17,7 @@ from ..runtime.background_task import CLOSING_SECONDS, Debounce, in_background, 
 from ..runtime.lru import LeastRecentlyUsed
 from ..runtime.reporting import Progress, notices, progress_of
 from ..runtime.threads import in_thread
-from ..storage.availability import automatic
+from ..storage.availability import CircuitBreaker, automatic
 from ..storage.connection import StoreConnection, Values, rebuild, reindex, size_of, verify
 from ..storage.protocol import TABLES, MemoryStore, TableName
 from ..text.embeddings import Embedding, Vectors, embedded
@@ -91,10 +91,14 @@ class NamespaceUpkeep:
         """The store and the namespace, as the key of `notices`."""
         return self.store.config.model_dump_json(), self.namespace
 
+    @property
+    def breaker(self) -> CircuitBreaker:
+        return self.data.connection.breaker
+
     def log_trouble(self, message: str, reason: object) -> None:
         """Log a failure that no caller sees: as a warning, or for debugging while the store is known to be unreachable."""
-        was_told = self.data.connection.breaker.is_unstable
-        logger.log(logging.DEBUG if was_told else logging.WARNING, message, reason)
+        was_told = self.breaker.is_unstable
+        logger.log(logging.DEBUG if was_told else logging.WARNING, f"%r: {message}", self.namespace, reason)
 
     async def _vectors(self, items: Sequence[Any]) -> Vectors:
         return await embedded(items, self.embedding)
@@ -130,7 +134,7 @@ class NamespaceUpkeep:
 
     async def _in_time(self, seconds: float, work: Coroutine[Any, Any, None], timeout: str) -> bool:
         """Do a part of opening; log a timeout or a failure that may pass, and return whether the part is done."""
-        breaker = self.data.connection.breaker
+        breaker = self.breaker
         try:
             await within(seconds, work)
         except asyncio.TimeoutError:

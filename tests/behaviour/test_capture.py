@@ -20,153 +20,18 @@ from autogen_core.model_context import (
     TokenLimitedChatCompletionContext,
     UnboundedChatCompletionContext,
 )
-from autogen_core.models import (
-    AssistantMessage,
-    CreateResult,
-    FunctionExecutionResult,
-    FunctionExecutionResultMessage,
-    LLMMessage,
-    RequestUsage,
-    SystemMessage,
-    UserMessage,
-)
+from autogen_core.models import AssistantMessage, CreateResult, RequestUsage, UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from PIL import Image as Picture
 from pydantic import BaseModel
 from toys import word_vectors, words
 
 from autogen_persistent_memory import CallableEmbedding, PersistentMemory, RecallPolicy, TemporaryStore
-from autogen_persistent_memory.conversation.autogen_messages import Utterance, said_in, transcript
-from autogen_persistent_memory.conversation.ledger import Ledger
 from autogen_persistent_memory.runtime.threads import in_thread
 
 
 def user(text: str) -> UserMessage:
     return UserMessage(content=text, source="user")
-
-
-def bot(text: str) -> AssistantMessage:
-    return AssistantMessage(content=text, source="bot")
-
-
-class QueuedMessage:
-    """A ledger, and contexts that it reads."""
-
-    def __init__(self, *stored: tuple[str, str]) -> None:
-        self.ledger = Ledger()
-        self.ledger.load(Utterance(*said) for said in stored)
-
-    def at(self, place: list[LLMMessage], *more: LLMMessage) -> list[str]:
-        """Add messages to a context, and return what is captured."""
-        place.extend(more)
-        where = self.ledger.place_of(place)
-        (news, continues), is_first = where.unheard(place), where.is_new
-        where.note(place, place)
-        said = said_in(news)
-        found = (
-            self.ledger.hear(where, said)
-            if continues
-            else self.ledger.hear_conversation(where, said, is_first=is_first)
-        )
-        return [f"{one.utterance.text}{'' if one.is_fresh else ' (old)'}" for one in found]
-
-
-class Context(list[LLMMessage]):
-    """A list with an identity, unlike others with the same messages."""
-
-    __hash__ = object.__hash__
-
-
-def test_a_growing_conversation_is_captured_message_by_message() -> None:
-    heard, here = QueuedMessage(), Context()
-    assert heard.at(here, user("one")) == ["one"]
-    assert heard.at(here, bot("two"), user("three")) == ["two", "three"]
-    assert heard.at(here) == []
-    assert heard.at(here, user("one"), user("one")) == ["one", "one"]
-
-
-def test_a_message_that_several_teammates_receive_is_captured_once() -> None:
-    heard, one, other = QueuedMessage(), Context(), Context()
-    assert heard.at(one, user("task")) == ["task"]
-    assert heard.at(one, bot("done")) == ["done"]
-    assert heard.at(other, user("task"), UserMessage(content="done", source="bot")) == []
-    assert heard.at(other, AssistantMessage(content="me too", source="ada")) == ["me too"]
-    assert heard.at(one, UserMessage(content="me too", source="ada"), user("next")) == ["next"]
-    assert heard.at(other, user("next")) == []
-
-
-def test_the_same_question_to_two_agents_in_turn_is_captured_twice() -> None:
-    heard, one, other = QueuedMessage(), Context(), Context()
-    assert heard.at(one, user("task")) == ["task"]
-    assert heard.at(one, bot("done")) == ["done"]
-    assert heard.at(other, user("task")) == ["task"]
-
-
-def test_only_new_messages_of_a_loaded_conversation_are_captured() -> None:
-    heard = QueuedMessage(("user", "one"), ("bot", "two"))
-    assert heard.at(Context(), user("one"), bot("two"), user("three")) == ["three"]
-    assert QueuedMessage(("user", "one")).at(Context(), user("one"), bot("two"), user("three")) == [
-        "two (old)",
-        "three",
-    ]
-    assert QueuedMessage().at(Context(), user("long ago"), bot("two"), user("three")) == ["three"]
-    assert QueuedMessage(("user", "else")).at(Context(), user("forgotten"), bot("two"), user("three")) == ["three"]
-
-
-def test_a_new_conversation_may_repeat_old_words() -> None:
-    assert QueuedMessage(("user", "one"), ("bot", "two")).at(Context(), user("one")) == ["one"]
-
-
-def test_an_agent_that_was_reset_may_be_asked_the_same_again() -> None:
-    heard, here = QueuedMessage(), Context()
-    assert heard.at(here, user("one")) == ["one"]
-    assert heard.at(here, bot("two")) == ["two"]
-    here.clear()
-    assert heard.at(here, user("one")) == ["one"]
-    assert heard.at(here, bot("two")) == ["two"]
-
-
-def test_a_known_transcript_is_not_captured_again() -> None:
-    heard = QueuedMessage(("user", "one"))
-    said = [Utterance("user", "one"), Utterance("bot", "two")]
-    assert [one.utterance.text for one in heard.ledger.hear_transcript(said)] == ["two"]
-    assert heard.ledger.hear_transcript(said) == []
-    long = [Utterance("user", f"number {number}") for number in range(500)]
-    assert len(heard.ledger.hear_transcript(long)) == 500
-    assert heard.ledger.hear_transcript(long) == []
-
-
-def test_only_messages_of_people_and_agents_are_captured() -> None:
-    messages: list[LLMMessage] = [
-        SystemMessage(content="You are helpful."),
-        UserMessage(content='<memory id="abc">\nWhat you remember</memory>', source="memory"),
-        UserMessage(content="Hello", source="user"),
-        UserMessage(content=["See this", Image(Picture.new("RGB", (2, 2)))], source="user"),
-        AssistantMessage(content=[FunctionCall(id="1", arguments="{}", name="f")], source="bot"),
-        FunctionExecutionResultMessage(content=[FunctionExecutionResult(content="42", name="f", call_id="1")]),
-        UserMessage(content="Skipped 3 messages.", source="System"),
-        UserMessage(content="  ", source="user"),
-        AssistantMessage(content="The answer is 42", source="bot"),
-    ]
-    said = [utterance.said for utterance in said_in(messages)]
-    assert said == [("user", "Hello"), ("user", "See this"), ("bot", "The answer is 42")]
-
-
-def test_a_transcript_may_have_many_shapes() -> None:
-    result = TaskResult(messages=[TextMessage(content="Hi", source="user"), TextMessage(content="Hello", source="bot")])
-    assert transcript(result, "user") == [Utterance(*said) for said in [("user", "Hi"), ("bot", "Hello")]]
-    assert transcript("Hi", "ann") == [Utterance(*said) for said in [("ann", "Hi")]]
-    assert transcript(["Hi", {"source": "bot", "content": "Hello"}], "user") == [
-        Utterance(*said) for said in [("user", "Hi"), ("bot", "Hello")]
-    ]
-    assert transcript("User: Hi\nAssistant: Hello", "ann") == [
-        Utterance(*said) for said in [("ann", "Hi"), ("assistant", "Hello")]
-    ]
-    assert transcript([UserMessage(content="Hi", source="ann")], "user") == [
-        Utterance(*said) for said in [("ann", "Hi")]
-    ]
-    with pytest.raises(ValueError, match="A transcript consists of"):
-        transcript([42], "user")  # type: ignore[list-item]
 
 
 def agent(memory: PersistentMemory, *answers: str, name: str = "bot", **options: object) -> AssistantAgent:

@@ -31,9 +31,8 @@ from autogen_persistent_memory import (
     TemporaryStore,
 )
 from autogen_persistent_memory.conversation.team_resume import from_text
-from autogen_persistent_memory.conversation.traces import FORGOTTEN, Blanking, texts_within
+from autogen_persistent_memory.conversation.traces import FORGOTTEN
 from autogen_persistent_memory.core.component_configs import NoExtractorConfig
-from autogen_persistent_memory.core.records import contains
 
 TASK = "Where is my parcel with the code word Bluebird?"
 INFO: Any = {"vision": False, "function_calling": True, "json_output": False, "structured_output": False, "family": "x"}
@@ -354,70 +353,3 @@ async def test_a_state_saved_during_forget_is_not_lost() -> None:
     await values.put("state", "monday", json.dumps({"content": "new"}))
     await revising
     assert await values.get("state", "monday") == json.dumps({"content": "new"})
-
-
-# The pure function on states
-
-CASES: list[tuple[Any, Any]] = [
-    ({"type": "TextMessage", "source": "bluebird", "content": "A Bluebird!"}, {"content": FORGOTTEN}),
-    ({"type": "TextMessage", "source": "x", "content": "BLUEBIRD"}, {"content": FORGOTTEN}),
-    ({"type": "TextMessage", "source": "x", "content": "A sparrow."}, {}),
-    (
-        {"type": "TextMessage", "source": "x", "content": "Hi", "metadata": {"of": "bluebird"}},
-        {"metadata": {"of": FORGOTTEN}},
-    ),
-    (
-        {"type": "MultiModalMessage", "source": "x", "content": ["blue", {"data": "blueBIRDblue"}, "bird"]},
-        {},
-    ),
-    (
-        {"type": "MultiModalMessage", "source": "x", "content": ["a bluebird", {"data": "bluebird"}, "a cat"]},
-        {"content": [FORGOTTEN, {"data": "bluebird"}, FORGOTTEN]},
-    ),
-    (
-        {"type": "X", "content": [{"id": "1", "name": "bluebird", "arguments": '{"of": "bl\\u0075ebird"}'}]},
-        {"content": [{"id": "1", "name": "bluebird", "arguments": "{}"}]},
-    ),
-    (
-        {
-            "type": "X",
-            "content": [{"call_id": "bluebird", "name": "bluebird", "content": "bluebird", "is_error": False}],
-        },
-        {"content": [{"call_id": "bluebird", "name": "bluebird", "content": FORGOTTEN, "is_error": False}]},
-    ),
-    (
-        {
-            "type": "StructuredMessage",
-            "content": {"name": "Bluebird", "source": "a bluebird", "count": 3, "of": ["cat"]},
-        },
-        {"content": {"name": FORGOTTEN, "source": FORGOTTEN, "count": 3, "of": ["cat"]}},
-    ),
-    (
-        {"type": "X", "content": [{"content": "bluebird", "mime_type": "text/bluebird", "metadata": None}]},
-        {"content": [{"content": FORGOTTEN, "mime_type": "text/bluebird", "metadata": None}]},
-    ),
-    (
-        {"type": "HandoffMessage", "target": "bluebird", "context": [{"type": "UserMessage", "content": "bluebird"}]},
-        {"context": [{"type": "UserMessage", "content": FORGOTTEN}]},
-    ),
-    (
-        {"type": "MagenticOneOrchestratorState", "task": "Find the bluebird", "plan": "", "n_rounds": 1},
-        {"task": FORGOTTEN},
-    ),
-    ({"type": "StructuredMessage", "content": {"data": "bluebird"}}, {"content": {"data": FORGOTTEN}}),
-    ({"previous_speaker": "bluebird", "ready": ["bluebird"]}, {}),
-    ({"agent_states": {"bluebird": {"previous": "bluebird"}}}, {}),
-    ({"notes": "蓝鸟bluebird"}, {"notes": FORGOTTEN}),
-    (
-        {"type": "UserMessage", "source": "memory", "content": '<memory id="0a1b">\nFacts:\n- bluebird\n</memory>'},
-        {"content": '<memory id="0a1b">\n</memory>'},
-    ),
-]
-
-
-@pytest.mark.parametrize(("state", "change"), CASES)
-def test_only_messages_are_blanked(state: dict[str, Any], change: dict[str, Any]) -> None:
-    blanking = Blanking(lambda text: any(contains(part, "bluebird") for part in texts_within(text)))
-    assert blanking.of(state) == {**state, **change}
-    assert blanking.changed == bool(change)
-    assert blanking.left == ("previous_speaker" in state)

@@ -9,8 +9,7 @@ import pytest
 from toys import NOW, words
 
 from autogen_persistent_memory import RecallPolicy, RuleExtractor, StoreUnavailableError, TemporaryStore
-from autogen_persistent_memory.conversation.delivery import Delivery
-from autogen_persistent_memory.conversation.learning import Learner
+from autogen_persistent_memory.conversation.delivery import Delivery, Learner
 from autogen_persistent_memory.core.records import FACTS, Draft, MemoryRecord, Selection, in_order, listed
 from autogen_persistent_memory.retrieval.engine import Engine
 from autogen_persistent_memory.storage.outbox import QueuedMessage
@@ -109,3 +108,10 @@ async def test_dropped_messages_are_not_stored(session: Session) -> None:
     assert await session.delivery.learn() == []
     await session.delivery.settle()
     assert await session.stored() == []
+
+
+async def test_a_failure_in_the_background_is_logged_with_its_namespace(
+    session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    session.engine.log_trouble("Queued messages cannot be delivered yet: %s", "no disk")
+    assert caplog.messages == ["'ann': Queued messages cannot be delivered yet: no disk"]

@@ -189,7 +189,7 @@ async def test_close_stops_a_delivery_and_the_next_process_continues_it(line: Li
     breaker, outbox = engine.data.connection.breaker, engine.data.outbox
     assert outbox is not None
     until = time.monotonic() + 20
-    while memory._recorder._delivery._delivering._task is None:  # until the delivery starts
+    while memory._recorder.delivery._delivering._task is None:  # until the delivery starts
         assert time.monotonic() < until
         await asyncio.sleep(0.02)
     started = time.monotonic()
