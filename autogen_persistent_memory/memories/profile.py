@@ -13,7 +13,6 @@ from typing import Any
 from autogen_core import Component
 from typing_extensions import Self
 
-from ..conversation.delivery import Delivery
 from ..conversation.traces import ForgetMatcher, Forgotten, Traces, trace
 from ..core.checks import (
     MAX_KEY,
@@ -360,7 +359,7 @@ class RememberingMemory(EngineMemory):
         Args:
             progress: True for a progress bar on a terminal, or a function that is given (done, total).
         """
-        return await self._engine.reembed(progress)
+        return await self._engine.rebuild(progress, keep=False)
 
     async def compact(self, *, progress: Progress = True) -> int:
         """Rebuild the index of the namespace without the vectors of deleted memories; return how many it holds.
@@ -371,7 +370,7 @@ class RememberingMemory(EngineMemory):
         Args:
             progress: True for a progress bar on a terminal, or a function that is given (done, total).
         """
-        return await self._engine.compact(progress)
+        return await self._engine.rebuild(progress, keep=True)
 
 
 class ProfileMemory(RememberingMemory, Component[ProfileMemoryConfig]):
@@ -403,14 +402,13 @@ class ProfileMemory(RememberingMemory, Component[ProfileMemoryConfig]):
         embedding: Embedding | None = None,
         policy: RecallPolicy | None = None,
     ) -> None:
-        engine = make_engine(namespace, store, embedding, policy, self._deliver_in_background)
-        super().__init__(engine, ["profile"], Delivery(engine))  # of what agents with other memories heard
+        super().__init__(make_engine(namespace, store, embedding, policy), ["profile"])
 
     @classmethod
     def part_of(cls, memory: EngineMemory) -> Self:
         """Return the profile of a memory, on the same engine."""
         profile = cls.__new__(cls)
-        EngineMemory.__init__(profile, memory._engine, ["profile"], memory._delivery, recorder=memory._recorder)
+        EngineMemory.__init__(profile, memory._engine, ["profile"], recorder=memory._recorder)
         return profile
 
     async def clear(self) -> None:

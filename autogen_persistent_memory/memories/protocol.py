@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, TypeVar
@@ -51,11 +51,7 @@ _ANYTHING: Any = object()
 
 
 def make_engine(
-    namespace: str,
-    store: MemoryStore | None,
-    embedding: Embedding | None,
-    policy: RecallPolicy | None,
-    housekeeping: Callable[[], Awaitable[None]],
+    namespace: str, store: MemoryStore | None, embedding: Embedding | None, policy: RecallPolicy | None
 ) -> Engine:
     """Return the engine of a memory, with the defaults filled in. Does no I/O."""
     if policy is not None and not isinstance(policy, RecallPolicy):
@@ -64,14 +60,8 @@ def make_engine(
         raise ValueError(f"store must be a store such as EmbeddedStore('folder'), not {store!r}.")
     if embedding is not None and not isinstance(embedding, Embedding):
         raise ValueError(f"embedding must be an embedding such as CallableEmbedding(fn, id='...'), not {embedding!r}.")
-    return Engine(
-        check_namespace(namespace),
-        store or EmbeddedStore(),
-        embedding or MiniLMEmbedding(),
-        policy or RecallPolicy(),
-        clock=utc_now,
-        housekeeping=housekeeping,
-    )
+    name, policy = check_namespace(namespace), policy or RecallPolicy()
+    return Engine(name, store or EmbeddedStore(), embedding or MiniLMEmbedding(), policy, clock=utc_now)
 
 
 def parts_from(config: ProfileMemoryConfig) -> dict[str, Any]:
@@ -89,7 +79,6 @@ class EngineMemory(Memory):
     Args:
         engine: The engine, which several memories may share.
         tables: The tables it recalls from.
-        delivery: What delivers messages that were queued for the store.
         recorder: What captures the conversation; it stores what it heard before anything is forgotten or closed.
         captures: Whether the agents that have this memory are recorded.
         session: The only session it recalls from.
@@ -100,7 +89,6 @@ class EngineMemory(Memory):
         self,
         engine: Engine,
         tables: Sequence[TableName],
-        delivery: Delivery,
         *,
         recorder: Recorder | None = None,
         captures: bool = False,
@@ -109,8 +97,9 @@ class EngineMemory(Memory):
     ) -> None:
         self._engine = engine
         self._tables = tuple(tables)
-        self._delivery = delivery
         self._recorder = recorder
+        self._delivery = Delivery(engine) if recorder is None else recorder.delivery  # of what any memory queued
+        engine.before_housekeeping = self._delivery.begin
         self._captured_by = recorder if captures else None
         self._only_session = session
         self._recap = recap
@@ -295,10 +284,6 @@ class EngineMemory(Memory):
         """Let models read what was said, and wait this long for them; return whether they have."""
         readers = [reader for reader in (self._recorder, self._recap) if reader is not None]
         return all([await reader.read(seconds) for reader in readers])
-
-    async def _deliver_in_background(self) -> None:
-        """Deliver queued messages as part of the engine's housekeeping."""
-        await self._delivery.begin()
 
     @asynccontextmanager
     async def _forgetting(self, *, dry_run: bool = False) -> AsyncIterator[None]:

@@ -314,12 +314,8 @@ def _parts(note: Draft, said: str, keep_kind: bool) -> list[tuple[Draft, str]]:
     """Return what a note is stored as, each part with the sentence that it states.
 
     A note that tells one fact gets the key of that fact. One that tells several facts, and nothing else, becomes those facts.
-    Who somebody is, told in the first person, gets no key.
-
-    Args:
-        note: The note.
-        said: The note as the user would say it.
-        keep_kind: Whether it keeps its kind even where the rules know a better one than the default.
+    Who somebody is, told in the first person, gets no key. `said` is the note as the user would say it; with `keep_kind`
+    it keeps its kind even where the rules know a better one than the default.
     """
     facts = extract_facts(said)
     tells_no_more = {term for fact in facts for term in terms(fact.content)}.issuperset(terms(said))

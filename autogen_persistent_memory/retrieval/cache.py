@@ -315,16 +315,10 @@ class RecordCache:
         by_words: int,
         session_weight: float,
     ) -> Asked:
-        """Search for the words of a question.
+        """Search for the words of a question, and by themselves for those of its `lead`, in each of the tables.
 
-        Args:
-            query: The question.
-            lead: The part of it whose words count by themselves.
-            tables: Where to look.
-            selection: Which records may answer.
-            fetch: How many near memories may answer, of each table.
-            by_words: How many memories that hold its words may answer, of each table.
-            session_weight: The weight of the words of a memory's session, compared to its own.
+        `by_words` is how many memories that hold them may answer, `fetch` how many near ones, and `session_weight` the
+        weight of the words of a memory's session, compared to its own.
         """
         matches = self._index.search(query)
         if lead is not None:
@@ -338,20 +332,13 @@ class RecordCache:
         """Return the memories that are near in meaning or hold the words of a question, with their signals.
 
         A memory found by its words alone is at most as near as the farthest found by its vector, unless it has the very
-        words of the question: an approximate index misses one in some thousands.
-
-        Args:
-            asked: The question.
-            vector: The vector of the question.
-            embedding_id: The embedding that made the vector.
-            from_store: What the store found in the tables whose vectors are not all here.
-
-        Returns:
-            None if the word index or the vectors were replaced since the question was asked: ask again.
+        words of the question: an approximate index misses one in some thousands. `from_store` is what the store found in
+        the tables whose vectors are not all here. Returns None if the word index or the vectors were replaced since the
+        question was asked: ask again.
         """
         in_ram = [table for table in asked.tables if table not in from_store]
         can_search = all(self.can_search(table, embedding_id, len(vector)) for table in in_ram)
-        if not can_search or not asked.matches.are_of(self._index):
+        if not can_search or asked.matches.index is not self._index:
             return None
         slot_of = self._index.slots
         known: dict[int, float] = {}
@@ -412,10 +399,6 @@ class RecordCache:
     def record(self, id: str) -> MemoryRecord | None:
         """Return the current record with that id."""
         return self._records.get(id)
-
-    def is_superseded(self, id: str) -> bool:
-        """Return whether there is a row with that id that is not current."""
-        return id in self._table_of and id not in self._records
 
     def messages(self, session: str | None = None) -> list[MemoryRecord]:
         """Return the current messages of one session, or of all."""

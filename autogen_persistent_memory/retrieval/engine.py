@@ -177,16 +177,9 @@ class Engine(NamespaceUpkeep):
         only_relevant: bool = False,
         skip: Callable[[MemoryRecord], bool] | None = None,
     ) -> list[MemoryHit]:
-        """Return the memories that answer a query best, best first.
+        """Return the selected memories that answer a query best, best first, as they were believed at that time.
 
-        Args:
-            query: The question.
-            tables: Where to look.
-            limit: How many to return at most.
-            selection: Which memories may answer.
-            at: Answer with what was believed at this time.
-            only_relevant: Return only memories that are relevant enough to be injected.
-            skip: Skip the memories that this function accepts.
+        With `only_relevant` only those that are relevant enough to be injected; without those that `skip` accepts.
         """
         if not self.prepared:
             await self.prepare()
@@ -285,13 +278,9 @@ class Engine(NamespaceUpkeep):
     async def to_forget(
         self, selection: Selection, tables: Sequence[TableName], *, id: str | None = None, history: bool = False
     ) -> list[MemoryRecord]:
-        """Return the records that `forget` would delete, each once.
+        """Return the records that `forget` would delete, each once: of the selected ones, only that with the `id` if given.
 
-        Args:
-            selection: Which records.
-            tables: Where to look for them.
-            id: Only the record with this id.
-            history: Also those that are no longer current, and the messages that told them.
+        With `history` also those that are no longer current, and the messages that told them.
         """
         if id is None:
             found = await self.select(selection, tables, history=history)

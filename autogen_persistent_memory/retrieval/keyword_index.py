@@ -297,10 +297,8 @@ class KeywordIndex:
         import numpy as np
 
         holders = (own != 0).nonzero()[0]  # several times as fast as own.nonzero()
-        words = np.minimum(
-            own[holders] / max(reachable, 1e-9), 1
-        )  # a word that occurs twice does not make up for a missing one
-        own[holders] = words
+        # At most 1: a word that occurs twice does not make up for a missing one.
+        words = own[holders] = np.minimum(own[holders] / max(reachable, 1e-9), 1)
         following = self._following.view[holders]
         # A memory has one neighbour on either side, so no slot is added to twice.
         own[following] += (_PREVIOUS + _ANSWERED * self._asks.view[holders]) * words
@@ -319,12 +317,8 @@ class KeywordMatches:
     """
 
     def __init__(self, index: KeywordIndex, keywords: Floats, sessions: Floats) -> None:
-        self._index = index
+        self.index = index
         self._keywords, self._sessions = keywords, sessions  # each with a 0 at the end
-
-    def are_of(self, index: KeywordIndex) -> bool:
-        """Return whether that index was searched."""
-        return self._index is index
 
     def of(self, slots: Slots) -> tuple[Floats, Floats]:
         """Return how well the memories in these slots match, and how well their sessions do; 0 for newer memories."""
@@ -335,23 +329,19 @@ class KeywordMatches:
         """Return for each memory the better of two matches of the same index."""
         import numpy as np
 
-        return KeywordMatches(
-            self._index,
-            np.maximum(self._keywords, other._keywords),
-            np.maximum(self._sessions, other._sessions),
-        )
+        keywords = np.maximum(self._keywords, other._keywords)
+        return KeywordMatches(self.index, keywords, np.maximum(self._sessions, other._sessions))
 
     def best(self, count: int, tables: Sequence[str], session_weight: float) -> dict[str, list[int]]:
         """Return the slots of the best matches in each of these tables."""
         import numpy as np
 
-        index = self._index
         slots = (self._keywords > _NOTHING).nonzero()[0]
-        table_of = index._table_of.view[slots]
+        table_of = self.index._table_of.view[slots]
         score = self._keywords[slots] + session_weight * self._of_sessions(slots)
         best: dict[str, list[int]] = {}
         for table in tables:
-            there = (table_of == index._tables.get(table, -1)).nonzero()[0]
+            there = (table_of == self.index._tables.get(table, -1)).nonzero()[0]
             if len(there) > count:
                 there = there[np.argpartition(score[there], -count)[-count:]]
             best[table] = slots[there].tolist()
@@ -361,7 +351,7 @@ class KeywordMatches:
         import numpy as np
 
         none = len(self._sessions) - 1
-        found: Floats = self._sessions[np.minimum(self._index._session_of.view[slots], none)]  # 0 if it is newer
+        found: Floats = self._sessions[np.minimum(self.index._session_of.view[slots], none)]  # 0 if it is newer
         return found
 
 

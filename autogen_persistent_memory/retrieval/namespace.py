@@ -147,7 +147,7 @@ class NamespaceData:
             return await self.table(table).get(ids)
         cache = await self.cache()
         known = {id: record for id in ids if (record := cache.record(id)) is not None}
-        unknown = [id for id in ids if id not in known and (superseded or not cache.is_superseded(id))]
+        unknown = [id for id in ids if id not in known and (superseded or id not in cache)]
         return [*known.values(), *await self.table(table).get(unknown)]
 
     async def messages(self, session: str | None, now: datetime) -> list[MemoryRecord]:

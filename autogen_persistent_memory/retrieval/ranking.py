@@ -72,20 +72,14 @@ def rank(
     """Return the best of the candidates, best first.
 
     Relevance decides what gets in: recency and frequency only decide between those that are comparably similar. The score
-    then orders them.
-
-    Args:
-        candidates: The memories, with their signals.
-        now: When they are recalled.
-        policy: The weights and thresholds.
-        limit: How many to return at most.
-        only_relevant: Return only those that are relevant enough to be injected.
-        skip: Leave out the memories that this function accepts. It is called for hardly any that would not get in.
+    then orders them. With `only_relevant` only those that are relevant enough to be injected. Memories that `skip` accepts
+    are left out; it is called for hardly any that would not get in.
     """
     import numpy as np
 
     records = candidates.records
-    weighed = candidates.signals * np.array(_weights(policy))[:, None]
+    weights = [signal.sign * (1.0 if signal.weight is None else getattr(policy, signal.weight)) for signal in SIGNALS]
+    weighed = candidates.signals * np.array(weights)[:, None]
     similarities = _bounded(weighed.sum(axis=0))
     of_each = [record.kind for record in records]
     kinds = {kind: number for number, kind in enumerate(set(of_each))}
@@ -148,10 +142,6 @@ def _hit(
 def _life(record: MemoryRecord, now: datetime) -> _Life:
     last_touch = max(record.created_at, record.updated_at, record.last_used_at or record.created_at)
     return recency(now - last_touch), frequency(record.uses)
-
-
-def _weights(policy: RecallPolicy) -> list[float]:
-    return [signal.sign * (1.0 if signal.weight is None else getattr(policy, signal.weight)) for signal in SIGNALS]
 
 
 def _bounded(relevance: Floats) -> Floats:

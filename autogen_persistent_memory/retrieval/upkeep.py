@@ -33,25 +33,10 @@ _MOST_AWAKE = 100
 
 
 class NamespaceUpkeep:
-    """A namespace that opens its store on first use, and again after `close()`, and cleans up in the background.
-
-    Args:
-        namespace: Whose memories these are.
-        store: Where they live.
-        embedding: How text becomes vectors.
-        policy: How memories are chosen, ranked and kept.
-        clock: Tells the time.
-        housekeeping: Awaited in the background before the counters are written, a moment after a turn.
-    """
+    """A namespace that opens its store on first use, and again after `close()`, and cleans up in the background."""
 
     def __init__(
-        self,
-        namespace: str,
-        store: MemoryStore,
-        embedding: Embedding,
-        policy: RecallPolicy,
-        clock: Clock,
-        housekeeping: Callable[[], Awaitable[None]] | None = None,
+        self, namespace: str, store: MemoryStore, embedding: Embedding, policy: RecallPolicy, clock: Clock
     ) -> None:
         self.namespace = namespace
         self.store = store
@@ -59,7 +44,8 @@ class NamespaceUpkeep:
         self.policy = policy
         self.clock = clock
         self.prepared = False
-        self._more_housekeeping = housekeeping
+        self.before_housekeeping: Callable[[], Awaitable[None]] | None = None
+        """Awaited in the background before the counters are written, a moment after a turn."""
         self._data: NamespaceData | None = None
         self._used: Counter[str] = Counter()
         self._debounce = Debounce(self._keep_house)
@@ -249,8 +235,8 @@ class NamespaceUpkeep:
         """Do what no caller waits for. Failures are logged, and never reach the agent."""
         try:
             with automatic():
-                if self._more_housekeeping is not None:
-                    await self._more_housekeeping()
+                if self.before_housekeeping is not None:
+                    await self.before_housekeeping()
                 await self._write_usage()
                 if self._is_time_to_sweep():
                     await self.sweep()
@@ -299,18 +285,11 @@ class NamespaceUpkeep:
 
     # Rebuilding
 
-    async def reembed(self, progress: Progress) -> int:
-        """Rebuild the vectors of the whole namespace with this engine's embedding; return how many."""
-        return await self._rebuild("Embedding again", progress)
-
-    async def compact(self, progress: Progress) -> int:
-        """Copy what the namespace holds, with its vectors, without those of deleted records; return how many."""
-        return await self._rebuild("Compacting", progress, keep=True)
-
-    async def _rebuild(self, title: str, progress: Progress, *, keep: bool = False) -> int:
+    async def rebuild(self, progress: Progress, *, keep: bool) -> int:
+        """Make all vectors of the namespace again; with `keep` copy them, without those of deleted records. Return how many."""
         async with self.data.lock():
             total = sum([await size_of(self.data.table(name)) for name in TABLES])
-            async with progress_of(total, title, progress) as done:
+            async with progress_of(total, "Compacting" if keep else "Embedding again", progress) as done:
                 for name in TABLES:
                     await rebuild(self.data.table(name), self._vectors, done, keep=keep)
             await self.data.drop_cache()
