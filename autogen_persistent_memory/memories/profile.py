@@ -295,28 +295,21 @@ class RememberingMemory(EngineMemory):
         return forgotten
 
     def _log_forgotten(self, forgotten: Forgotten) -> None:
-        found = forgotten.traces
-        logger.info(
+        found, whose = forgotten.traces, self.namespace
+        message = (
             "Forgotten: %d memories and messages of %r; blanked in %d saved states, dropped %d summaries. Running agents, "
-            "exports, snapshots and backups may still have them.",
-            forgotten,
-            self.namespace,
-            len(found.states),
-            len(found.summaries),
+            "exports, snapshots and backups may still have them."
         )
+        logger.info(message, forgotten, whose, len(found.states), len(found.summaries))
         if found.values:
-            logger.warning(
-                "Values of %r still tell what was forgotten: %s. Set or delete() them.",
-                self.namespace,
-                ", ".join(map(repr, found.values)),
-            )
+            message = "Values of %r still tell what was forgotten: %s. Set or delete() them."
+            logger.warning(message, whose, ", ".join(map(repr, found.values)))
         if found.unclear:
-            logger.warning(
+            message = (
                 "Saved states of %r may still tell what was forgotten, outside of their messages, in the sessions %s. Delete "
-                "those with delete_session(), or save their teams again.",
-                self.namespace,
-                ", ".join(map(repr, found.unclear)),
+                "those with delete_session(), or save their teams again."
             )
+            logger.warning(message, whose, ", ".join(map(repr, found.unclear)))
 
     async def set(self, key: str, value: Any) -> None:
         """Store a value of the profile under a key, written through at once. None deletes it.
@@ -414,7 +407,7 @@ class ProfileMemory(RememberingMemory, Component[ProfileMemoryConfig]):
     async def clear(self) -> None:
         """Delete the profile for good: its memories, their history, and its values."""
         await self._delivery.finish()
-        await self._engine.clear_profile()
+        await self._engine.clear(only_profile=True)
 
     def _to_config(self) -> ProfileMemoryConfig:
         return ProfileMemoryConfig(**self._common_config())

@@ -74,15 +74,10 @@ def parts_from(config: ProfileMemoryConfig) -> dict[str, Any]:
 
 
 class EngineMemory(Memory):
-    """A memory that recalls from some tables of an engine, stores on the first of them, and may capture what is said.
+    """A memory that recalls from some tables of an engine, which other memories may share, and stores on the first of them.
 
-    Args:
-        engine: The engine, which several memories may share.
-        tables: The tables it recalls from.
-        recorder: What captures the conversation; it stores what it heard before anything is forgotten or closed.
-        captures: Whether the agents that have this memory are recorded.
-        session: The only session it recalls from.
-        recap: What tells agents how the session went before they joined.
+    The recorder stores what it heard before anything is forgotten or closed; with `captures` it hears the agents that have
+    this memory. A memory with a `session` recalls from it alone. The recap tells agents how it went before they joined.
     """
 
     def __init__(
@@ -199,7 +194,12 @@ class EngineMemory(Memory):
         count = self.policy.limit if limit is None else check_count(limit, "limit")
         least = 0.0 if min_score is None else check_share(min_score, "min_score")
         budget = None if max_tokens is None else check_count(max_tokens, "max_tokens")
-        selection = self._within_scope(select(kinds=kinds, tags=tags, session=session))
+        selection = select(kinds=kinds, tags=tags, session=session)
+        if self._only_session is not None and selection.session not in (None, self._only_session):
+            raise ValueError(
+                f"This memory is of the session {self._only_session!r} alone, not of {selection.session!r}; leave session out."
+            )
+        selection = selection._replace(session=self._only_session or selection.session)
         then = check_time(at, "at")
         if is_blank:
             hits = await self._engine.browse(self._tables, limit=count + _SPARE, selection=selection, at=then)
@@ -210,13 +210,6 @@ class EngineMemory(Memory):
         if counts_as_use:
             self._engine.reinforce(block.hits)
         return Recall(query="" if is_blank else query, hits=block.hits, text=block.text)
-
-    def _within_scope(self, selection: Selection) -> Selection:
-        if self._only_session is not None and selection.session not in (None, self._only_session):
-            raise ValueError(
-                f"This memory is of the session {self._only_session!r} alone, not of {selection.session!r}; leave session out."
-            )
-        return selection._replace(session=self._only_session or selection.session)
 
     async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
         """Show the model the memories that are relevant to the user's question, as one block that is replaced each turn.
@@ -240,11 +233,8 @@ class EngineMemory(Memory):
         await self._catch_up()
         await self._settle()
         if not await self._read(CLOSING_SECONDS):
-            logger.warning(
-                "What was said in %r is stored, but models have not read all of it within %g s; they continue in the background.",
-                self.namespace,
-                CLOSING_SECONDS,
-            )
+            message = "What was said in %r is stored, but models have not read all of it within %g s; they continue in the background."
+            logger.warning(message, self.namespace, CLOSING_SECONDS)
 
     async def close(self) -> None:
         """Flush, and close the store. The memory opens it again when it is used again."""

@@ -47,6 +47,7 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
 
     component_config_schema = SessionMemoryConfig
     component_provider_override = "autogen_persistent_memory.SessionMemory"
+    _summarizer: ChatCompletionClient | None = None
 
     def __init__(
         self,
@@ -61,8 +62,8 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
     ) -> None:
         engine = make_engine(namespace, store, embedding, policy)
         recorder = Recorder(engine, check_session(session), extractor=None)
-        model = None if summarizer is None else check_client(summarizer, "summarizer")
-        self._start(engine, session, recorder, check_flag(capture, "capture"), model)
+        self._summarizer = None if summarizer is None else check_client(summarizer, "summarizer")
+        self._start(engine, session, recorder, check_flag(capture, "capture"))
 
     @classmethod
     def part_of(cls, memory: EngineMemory, session: str, *, captures: bool = False) -> Self:
@@ -71,17 +72,9 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         part._start(memory._engine, session, memory._recorder, captures)
         return part
 
-    def _start(
-        self,
-        engine: Engine,
-        session: str,
-        recorder: Recorder | None,
-        captures: bool,
-        summarizer: ChatCompletionClient | None = None,
-    ) -> None:
+    def _start(self, engine: Engine, session: str, recorder: Recorder | None, captures: bool) -> None:
         self._session = session
-        self._summarizer = summarizer
-        recap = Recap(engine, session, summarizer)
+        recap = Recap(engine, session, self._summarizer)
         EngineMemory.__init__(
             self, engine, ["session"], recorder=recorder, captures=captures, session=session, recap=recap
         )

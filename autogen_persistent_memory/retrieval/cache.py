@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from contextlib import aclosing
-from datetime import date
-from functools import lru_cache, partial
+from functools import partial
 from itertools import compress, islice
 from typing import NamedTuple, TypeVar
 
@@ -71,7 +70,7 @@ class RecordCache:
     def _clear(self) -> None:
         self._records: dict[str, MemoryRecord] = {}
         self._table_of: dict[str, TableName] = {}
-        self._rows_in: Counter[TableName] = Counter()
+        self.rows_in: Counter[TableName] = Counter()
         self._vectors: dict[TableName, VectorIndex] = {}
         self._clear_index()
 
@@ -113,17 +112,14 @@ class RecordCache:
         await asyncio.gather(*(self._sync_table(name, table) for name, table in tables.items()))
 
     async def _sync_table(self, name: TableName, table: RecordTable) -> None:
-        if self._looks % _CLOSE_LOOK and await size_of(table) == self._rows_in[name]:
+        if self._looks % _CLOSE_LOOK and await size_of(table) == self.rows_in[name]:
             return
         there = await table.ids()
-        known = await in_thread(partial(self._ids_in, name))
+        ids = partial(self.read_now, lambda: {id for id, table_of in self._table_of.items() if table_of == name})
+        known = await in_thread(ids)
         gone = known.difference(there)
         await in_thread(lambda: self.remove(gone))
         await self._read(name, table, [id for id in there if id not in known])
-
-    def _ids_in(self, table: TableName) -> set[str]:
-        with self._lock.reading():
-            return {id for id, name in self._table_of.items() if name == table}
 
     async def _read(self, name: TableName, table: RecordTable, ids: Sequence[str]) -> None:
         pages = (ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE))
@@ -148,7 +144,7 @@ class RecordCache:
         for record in records:
             words = self._words_to_index(record)
             with self._lock.writing():  # for one at a time, so that a search never waits for a whole page
-                self._rows_in[table] += record.id not in self._table_of
+                self.rows_in[table] += record.id not in self._table_of
                 self._table_of[record.id] = table
                 if record.superseded_by is not None:
                     self._drop(table, record.id)
@@ -215,7 +211,7 @@ class RecordCache:
             with self._lock.writing():
                 table = self._table_of.pop(id, None)
                 if table is not None:
-                    self._rows_in[table] -= 1
+                    self.rows_in[table] -= 1
                     self._drop(table, id)
         if self._index.is_wasteful:
             self._reindex()
@@ -392,10 +388,6 @@ class RecordCache:
 
     # Looking up
 
-    def has_rows(self, table: TableName) -> bool:
-        """Return whether a table has any rows."""
-        return self._rows_in[table] > 0
-
     def record(self, id: str) -> MemoryRecord | None:
         """Return the current record with that id."""
         return self._records.get(id)
@@ -417,12 +409,7 @@ class RecordCache:
 
 
 def _words_of(record: MemoryRecord) -> Words:
-    return words_of(record.content[:MAX_CONTENT], date=_in_words(record.created_at.date()), speaker=record.source)
-
-
-@lru_cache(maxsize=1024)
-def _in_words(day: date) -> str:
-    return f"{day:%d %B %Y}"
+    return words_of(record.content[:MAX_CONTENT], date=f"{record.created_at:%d %B %Y}", speaker=record.source)
 
 
 def _indexed(record: MemoryRecord) -> tuple[object, ...]:

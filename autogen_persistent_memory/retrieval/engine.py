@@ -307,22 +307,16 @@ class Engine(NamespaceUpkeep):
             await self.values.remove(space, session)
         return len(gone)
 
-    async def clear_profile(self) -> None:
-        """Delete the profile for good: its records and values."""
+    async def clear(self, *, only_profile: bool = False) -> None:
+        """Delete the whole namespace for good, or only the records and values of its profile."""
 
         async def clear() -> None:
-            await self.values.check()
-            await self.data.connection.drop(self.namespace, ["profile"])
-            await self.values.clear("value")
-            await self.data.drop_cache()
-
-        await self._change(clear)
-
-    async def clear(self) -> None:
-        """Delete the whole namespace for good."""
-
-        async def clear() -> None:
-            await self.data.connection.drop(self.namespace)
+            if only_profile:
+                await self.values.check()
+                await self.data.connection.drop(self.namespace, ["profile"])
+                await self.values.clear("value")
+            else:
+                await self.data.connection.drop(self.namespace)
             await self.data.drop_cache()
 
         await self._change(clear)

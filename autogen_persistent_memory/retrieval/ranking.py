@@ -12,10 +12,7 @@ from ..core.policy import RecallPolicy
 from ..core.records import SIGNALS, MemoryHit, MemoryRecord
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from .vector_index import Floats
 
 ROW_OF = {signal.name: row for row, signal in enumerate(SIGNALS)}
 """The row of each signal in `Candidates.signals`."""
@@ -149,7 +146,8 @@ def _bounded(relevance: Floats) -> Floats:
     import numpy as np
 
     beyond = np.maximum(relevance - _LINEAR, 0)
-    return np.maximum(relevance - beyond, 0) + (1 - _LINEAR) * -np.expm1(-beyond / (1 - _LINEAR))
+    share: Floats = np.maximum(relevance - beyond, 0) + (1 - _LINEAR) * -np.expm1(-beyond / (1 - _LINEAR))
+    return share
 
 
 def relevance(hit: MemoryHit) -> float:

@@ -34,7 +34,7 @@ _LONGEST = 8_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A question put to the memories of a namespace."""
+    """A question put to the memories of a namespace; see `Engine.recall`."""
 
     query: Query
     data: NamespaceData
@@ -46,15 +46,13 @@ class Search:
     now: datetime
     limit: int
     only_relevant: bool
-    """Whether to return only memories that are relevant enough to be injected."""
     skip: Callable[[MemoryRecord], bool] | None
-    """Accepts memories that are not to be returned."""
 
     async def run(self) -> list[MemoryHit]:
         """Return the memories that answer best, best first."""
         is_exclusive = self.data.connection.exclusive
         cache = await (self.data.synced_cache(patience=PATIENCE) if self.only_relevant else self.data.synced_cache())
-        tables = [name for name in self.tables if cache.has_rows(name) or not (is_exclusive and cache.is_built)]
+        tables = [name for name in self.tables if cache.rows_in[name] or not (is_exclusive and cache.is_built)]
         candidates, filled = await self._candidates(cache, tables)
         if is_exclusive:
             hits = await self._ranked(cache, candidates)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from ..core.errors import PersistentMemoryError
@@ -21,7 +22,7 @@ from ..runtime.threads import in_thread
 from ..storage.availability import automatic
 from ..storage.connection import StoreConnection, Values, rebuild, reindex, size_of, verify
 from ..storage.protocol import TABLES, MemoryStore, TableName
-from ..text.embeddings import Embedding, Vectors, embedded
+from ..text.embeddings import Embedding, embedded
 from .conflicts import newest_first
 from .namespace import NamespaceData
 
@@ -44,6 +45,7 @@ class NamespaceUpkeep:
         self.policy = policy
         self.clock = clock
         self.prepared = False
+        self._vectors = partial(embedded, embedding=embedding)
         self.before_housekeeping: Callable[[], Awaitable[None]] | None = None
         """Awaited in the background before the counters are written, a moment after a turn."""
         self._data: NamespaceData | None = None
@@ -66,7 +68,7 @@ class NamespaceUpkeep:
     @property
     def values(self) -> Values:
         """The named values of the namespace."""
-        return self.data.values
+        return self.data.connection.values(self.namespace)
 
     @property
     def is_in_use(self) -> bool:
@@ -83,9 +85,6 @@ class NamespaceUpkeep:
         was_told = self.data.connection.breaker.is_unstable
         logger.log(logging.DEBUG if was_told else logging.WARNING, message, reason)
 
-    async def _vectors(self, items: Sequence[Any]) -> Vectors:
-        return await embedded(items, self.embedding)
-
     # Opening and closing
 
     async def open(self) -> None:
@@ -95,7 +94,10 @@ class NamespaceUpkeep:
         is_mine, data = not self.is_in_use, self.data
         try:
             with automatic():
-                outcomes = await asyncio.gather(self._load_embedding(), self._open_store(data))
+                outcomes = await asyncio.gather(
+                    self._in_time(self.policy.opening_deadline, self.embedding.load(), "its embedding did not load"),
+                    self._open_store(data),
+                )
         except BaseException:
             if is_mine and self._data is data:
                 await self.close()
@@ -108,12 +110,7 @@ class NamespaceUpkeep:
             await data.check()
             return True
         self._keep_house_soon()  # which delivers the messages that are queued for the server
-        seconds = self.policy.deadline
-        return await self._in_time(seconds, data.check(), f"its server did not answer within {seconds:g} s")
-
-    async def _load_embedding(self) -> bool:
-        seconds = self.policy.opening_deadline
-        return await self._in_time(seconds, self.embedding.load(), f"its embedding did not load within {seconds:g} s")
+        return await self._in_time(self.policy.deadline, data.check(), "its server did not answer")
 
     async def _in_time(self, seconds: float, work: Coroutine[Any, Any, None], timeout: str) -> bool:
         """Do a part of opening; log a timeout or a failure that may pass, and return whether the part is done."""
@@ -122,7 +119,7 @@ class NamespaceUpkeep:
             await within(seconds, work)
         except asyncio.TimeoutError:
             breaker.gave_up(seconds)
-            reason = timeout
+            reason = f"{timeout} within {seconds:g} s"
         except PersistentMemoryError as error:
             if error.needs_developer:
                 raise
