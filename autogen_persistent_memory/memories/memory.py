@@ -103,14 +103,11 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         Example:
             `await Console(memory.observe(team.run_stream(task="..."), save=team))`
         """
-        async with nullcontext() if save is None else self._session.saving(save):
-            if self._captured_by is None:
-                async for item in stream:
-                    yield item
-                return
-            async with aclosing(self._captured_by.observe(stream)) as captured:
-                async for item in captured:
-                    yield item
+        recorder = self._captured_by
+        capturing = nullcontext(stream) if recorder is None else aclosing(recorder.observe(stream))
+        async with nullcontext() if save is None else self._session.saving(save), capturing as captured:
+            async for item in captured:
+                yield item
 
     async def extract(self, messages_or_text: Transcript, source: str | None = None) -> list[MemoryRecord]:
         """Feed a finished transcript through capture and extraction; return the facts that were found.

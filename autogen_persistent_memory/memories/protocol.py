@@ -245,7 +245,8 @@ class EngineMemory(Memory):
         finally:
             if self._recorder is not None:
                 await self._recorder.keep()
-                await self._recorder.leave()
+                if "session" in self._tables:  # a profile may be closed while agents still talk
+                    await self._recorder.leave()
             if self._recap is not None:
                 await self._recap.leave()
             try:

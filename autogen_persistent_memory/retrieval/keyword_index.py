@@ -117,9 +117,8 @@ class KeywordIndex:
         slot = self.slots.get(id)
         if slot is None:
             slot = self.slots[id] = len(self._terms)
-            for blank in (self._terms, self._names, self._names_within):
+            for blank in (self._terms, self._names, self._names_within, self._orders):
                 blank.append(())
-            self._orders.append(None)
         else:
             self._empty(slot)
         counts = words.counts
@@ -171,8 +170,7 @@ class KeywordIndex:
         if session >= 0:
             chain = self._in_session[session]
             del chain[bisect_left(chain, (self._orders[slot], slot))]
-            before, after = int(self._previous.view[slot]), int(self._following.view[slot])
-            self._link(before, after)
+            self._link(int(self._previous.view[slot]), int(self._following.view[slot]))
             self._previous.view[slot] = self._following.view[slot] = -1
 
     def _join(self, session: str, order: Any, slot: int) -> int:

@@ -109,7 +109,7 @@ class Search:
         def skip(record: MemoryRecord) -> bool:
             if is_trivial(record) or (self.skip is not None and self.skip(record)):
                 return True
-            part = cache.valid_part(record) if self._is_now else record.content
+            part = self._valid_part(cache, record)
             return part is not record.content and not could_answer(part)
 
         ranking = partial(
@@ -143,13 +143,12 @@ class Search:
             )
         return await self._ranked(cache, candidates)
 
-    @property
-    def _is_now(self) -> bool:
-        return self.believed.believed_at is None
+    def _valid_part(self, cache: RecordCache, record: MemoryRecord) -> str:
+        return cache.valid_part(record) if self.believed.believed_at is None else record.content
 
     def _valid(self, hit: MemoryHit, cache: RecordCache) -> MemoryHit:
         """Return a hit with metadata of its own, and of a message only what still holds."""
-        part = cache.valid_part(hit.record) if self._is_now else hit.record.content
+        part = self._valid_part(cache, hit.record)
         if hit.record.metadata:
             hit = replace(hit, record=with_own_metadata(hit.record))
         return hit if part is hit.record.content else replace(hit, excerpt=part)
