@@ -365,13 +365,13 @@ class _Repair:
                         await self._embed_missing(engine, table, parts[table])
             made_by = {parts[table].metadata.get("apm_embedding") for table in TABLES if table in parts}
             if "dead vectors" in problems and made_by <= {self.embedding.id}:
-                count = await engine.compact(self.progress)
+                count = await engine.rebuild(self.progress, keep=True)
                 self.done.append(f"Compacted the {count} memories of {namespace!r}.")
 
     async def _unmix(self, engine: Engine, parts: dict[str, InspectedCollection]) -> None:
         known = {str(part.metadata.get("apm_embedding")) for part in parts.values()}
         if self.embedding.id in known:
-            count = await engine.reembed(self.progress)
+            count = await engine.rebuild(self.progress, keep=False)
             self.done.append(f"Embedded the {count} memories of {engine.namespace!r} again.")
         else:
             self.done.append(f"Left {engine.namespace!r} unchanged: pass one of the embeddings {sorted(known)}.")

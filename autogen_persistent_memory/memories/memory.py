@@ -64,14 +64,14 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         extractor: Extractor | Literal["rules"] | None = "rules",
         capture: bool = True,
     ) -> None:
-        engine = make_engine(namespace, store, embedding, policy, self._deliver_in_background)
+        engine = make_engine(namespace, store, embedding, policy)
         if extractor is not None and extractor != "rules" and not isinstance(extractor, Extractor):
             raise ValueError(f"extractor must be an extractor such as RuleExtractor(), or None, not {extractor!r}.")
         self._given_session = None if session is None else check_session(session)
         self._extractor = RuleExtractor() if extractor == "rules" else extractor
         name = self._given_session or new_session_name(engine.clock())
         recorder, captures = Recorder(engine, name, self._extractor), check_flag(capture, "capture")
-        super().__init__(engine, ["profile", "session"], recorder.delivery, recorder=recorder, captures=captures)
+        super().__init__(engine, ["profile", "session"], recorder=recorder, captures=captures)
         self._profile = ProfileMemory.part_of(self)
         self._session = SessionMemory.part_of(self, name, captures=captures)
 
@@ -103,14 +103,11 @@ class PersistentMemory(RememberingMemory, Component[PersistentMemoryConfig]):
         Example:
             `await Console(memory.observe(team.run_stream(task="..."), save=team))`
         """
-        async with nullcontext() if save is None else self._session.saving(save):
-            if self._captured_by is None:
-                async for item in stream:
-                    yield item
-                return
-            async with aclosing(self._captured_by.observe(stream)) as captured:
-                async for item in captured:
-                    yield item
+        recorder = self._captured_by
+        capturing = nullcontext(stream) if recorder is None else aclosing(recorder.observe(stream))
+        async with nullcontext() if save is None else self._session.saving(save), capturing as captured:
+            async for item in captured:
+                yield item
 
     async def extract(self, messages_or_text: Transcript, source: str | None = None) -> list[MemoryRecord]:
         """Feed a finished transcript through capture and extraction; return the facts that were found.

@@ -13,7 +13,6 @@ from typing import Any
 from autogen_core import Component
 from typing_extensions import Self
 
-from ..conversation.delivery import Delivery
 from ..conversation.traces import ForgetMatcher, Forgotten, Traces, trace
 from ..core.checks import (
     MAX_KEY,
@@ -296,28 +295,21 @@ class RememberingMemory(EngineMemory):
         return forgotten
 
     def _log_forgotten(self, forgotten: Forgotten) -> None:
-        found = forgotten.traces
-        logger.info(
+        found, whose = forgotten.traces, self.namespace
+        message = (
             "Forgotten: %d memories and messages of %r; blanked in %d saved states, dropped %d summaries. Running agents, "
-            "exports, snapshots and backups may still have them.",
-            forgotten,
-            self.namespace,
-            len(found.states),
-            len(found.summaries),
+            "exports, snapshots and backups may still have them."
         )
+        logger.info(message, forgotten, whose, len(found.states), len(found.summaries))
         if found.values:
-            logger.warning(
-                "Values of %r still tell what was forgotten: %s. Set or delete() them.",
-                self.namespace,
-                ", ".join(map(repr, found.values)),
-            )
+            message = "Values of %r still tell what was forgotten: %s. Set or delete() them."
+            logger.warning(message, whose, ", ".join(map(repr, found.values)))
         if found.unclear:
-            logger.warning(
+            message = (
                 "Saved states of %r may still tell what was forgotten, outside of their messages, in the sessions %s. Delete "
-                "those with delete_session(), or save their teams again.",
-                self.namespace,
-                ", ".join(map(repr, found.unclear)),
+                "those with delete_session(), or save their teams again."
             )
+            logger.warning(message, whose, ", ".join(map(repr, found.unclear)))
 
     async def set(self, key: str, value: Any) -> None:
         """Store a value of the profile under a key, written through at once. None deletes it.
@@ -360,7 +352,7 @@ class RememberingMemory(EngineMemory):
         Args:
             progress: True for a progress bar on a terminal, or a function that is given (done, total).
         """
-        return await self._engine.reembed(progress)
+        return await self._engine.rebuild(progress, keep=False)
 
     async def compact(self, *, progress: Progress = True) -> int:
         """Rebuild the index of the namespace without the vectors of deleted memories; return how many it holds.
@@ -371,7 +363,7 @@ class RememberingMemory(EngineMemory):
         Args:
             progress: True for a progress bar on a terminal, or a function that is given (done, total).
         """
-        return await self._engine.compact(progress)
+        return await self._engine.rebuild(progress, keep=True)
 
 
 class ProfileMemory(RememberingMemory, Component[ProfileMemoryConfig]):
@@ -403,20 +395,19 @@ class ProfileMemory(RememberingMemory, Component[ProfileMemoryConfig]):
         embedding: Embedding | None = None,
         policy: RecallPolicy | None = None,
     ) -> None:
-        engine = make_engine(namespace, store, embedding, policy, self._deliver_in_background)
-        super().__init__(engine, ["profile"], Delivery(engine))  # of what agents with other memories heard
+        super().__init__(make_engine(namespace, store, embedding, policy), ["profile"])
 
     @classmethod
     def part_of(cls, memory: EngineMemory) -> Self:
         """Return the profile of a memory, on the same engine."""
         profile = cls.__new__(cls)
-        EngineMemory.__init__(profile, memory._engine, ["profile"], memory._delivery, recorder=memory._recorder)
+        EngineMemory.__init__(profile, memory._engine, ["profile"], recorder=memory._recorder)
         return profile
 
     async def clear(self) -> None:
         """Delete the profile for good: its memories, their history, and its values."""
         await self._delivery.finish()
-        await self._engine.clear_profile()
+        await self._engine.clear(only_profile=True)
 
     def _to_config(self) -> ProfileMemoryConfig:
         return ProfileMemoryConfig(**self._common_config())

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, TypeVar
@@ -51,11 +51,7 @@ _ANYTHING: Any = object()
 
 
 def make_engine(
-    namespace: str,
-    store: MemoryStore | None,
-    embedding: Embedding | None,
-    policy: RecallPolicy | None,
-    housekeeping: Callable[[], Awaitable[None]],
+    namespace: str, store: MemoryStore | None, embedding: Embedding | None, policy: RecallPolicy | None
 ) -> Engine:
     """Return the engine of a memory, with the defaults filled in. Does no I/O."""
     if policy is not None and not isinstance(policy, RecallPolicy):
@@ -64,14 +60,8 @@ def make_engine(
         raise ValueError(f"store must be a store such as EmbeddedStore('folder'), not {store!r}.")
     if embedding is not None and not isinstance(embedding, Embedding):
         raise ValueError(f"embedding must be an embedding such as CallableEmbedding(fn, id='...'), not {embedding!r}.")
-    return Engine(
-        check_namespace(namespace),
-        store or EmbeddedStore(),
-        embedding or MiniLMEmbedding(),
-        policy or RecallPolicy(),
-        clock=utc_now,
-        housekeeping=housekeeping,
-    )
+    name, policy = check_namespace(namespace), policy or RecallPolicy()
+    return Engine(name, store or EmbeddedStore(), embedding or MiniLMEmbedding(), policy, clock=utc_now)
 
 
 def parts_from(config: ProfileMemoryConfig) -> dict[str, Any]:
@@ -84,23 +74,16 @@ def parts_from(config: ProfileMemoryConfig) -> dict[str, Any]:
 
 
 class EngineMemory(Memory):
-    """A memory that recalls from some tables of an engine, stores on the first of them, and may capture what is said.
+    """A memory that recalls from some tables of an engine, which other memories may share, and stores on the first of them.
 
-    Args:
-        engine: The engine, which several memories may share.
-        tables: The tables it recalls from.
-        delivery: What delivers messages that were queued for the store.
-        recorder: What captures the conversation; it stores what it heard before anything is forgotten or closed.
-        captures: Whether the agents that have this memory are recorded.
-        session: The only session it recalls from.
-        recap: What tells agents how the session went before they joined.
+    The recorder stores what it heard before anything is forgotten or closed; with `captures` it hears the agents that have
+    this memory. A memory with a `session` recalls from it alone. The recap tells agents how it went before they joined.
     """
 
     def __init__(
         self,
         engine: Engine,
         tables: Sequence[TableName],
-        delivery: Delivery,
         *,
         recorder: Recorder | None = None,
         captures: bool = False,
@@ -109,8 +92,9 @@ class EngineMemory(Memory):
     ) -> None:
         self._engine = engine
         self._tables = tuple(tables)
-        self._delivery = delivery
         self._recorder = recorder
+        self._delivery = Delivery(engine) if recorder is None else recorder.delivery  # of what any memory queued
+        engine.before_housekeeping = self._delivery.begin
         self._captured_by = recorder if captures else None
         self._only_session = session
         self._recap = recap
@@ -210,7 +194,12 @@ class EngineMemory(Memory):
         count = self.policy.limit if limit is None else check_count(limit, "limit")
         least = 0.0 if min_score is None else check_share(min_score, "min_score")
         budget = None if max_tokens is None else check_count(max_tokens, "max_tokens")
-        selection = self._within_scope(select(kinds=kinds, tags=tags, session=session))
+        selection = select(kinds=kinds, tags=tags, session=session)
+        if self._only_session is not None and selection.session not in (None, self._only_session):
+            raise ValueError(
+                f"This memory is of the session {self._only_session!r} alone, not of {selection.session!r}; leave session out."
+            )
+        selection = selection._replace(session=self._only_session or selection.session)
         then = check_time(at, "at")
         if is_blank:
             hits = await self._engine.browse(self._tables, limit=count + _SPARE, selection=selection, at=then)
@@ -221,13 +210,6 @@ class EngineMemory(Memory):
         if counts_as_use:
             self._engine.reinforce(block.hits)
         return Recall(query="" if is_blank else query, hits=block.hits, text=block.text)
-
-    def _within_scope(self, selection: Selection) -> Selection:
-        if self._only_session is not None and selection.session not in (None, self._only_session):
-            raise ValueError(
-                f"This memory is of the session {self._only_session!r} alone, not of {selection.session!r}; leave session out."
-            )
-        return selection._replace(session=self._only_session or selection.session)
 
     async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
         """Show the model the memories that are relevant to the user's question, as one block that is replaced each turn.
@@ -251,11 +233,8 @@ class EngineMemory(Memory):
         await self._catch_up()
         await self._settle()
         if not await self._read(CLOSING_SECONDS):
-            logger.warning(
-                "What was said in %r is stored, but models have not read all of it within %g s; they continue in the background.",
-                self.namespace,
-                CLOSING_SECONDS,
-            )
+            message = "What was said in %r is stored, but models have not read all of it within %g s; they continue in the background."
+            logger.warning(message, self.namespace, CLOSING_SECONDS)
 
     async def close(self) -> None:
         """Flush, and close the store. The memory opens it again when it is used again."""
@@ -266,7 +245,8 @@ class EngineMemory(Memory):
         finally:
             if self._recorder is not None:
                 await self._recorder.keep()
-                await self._recorder.leave()
+                if "session" in self._tables:  # a profile may be closed while agents still talk
+                    await self._recorder.leave()
             if self._recap is not None:
                 await self._recap.leave()
             try:
@@ -295,10 +275,6 @@ class EngineMemory(Memory):
         """Let models read what was said, and wait this long for them; return whether they have."""
         readers = [reader for reader in (self._recorder, self._recap) if reader is not None]
         return all([await reader.read(seconds) for reader in readers])
-
-    async def _deliver_in_background(self) -> None:
-        """Deliver queued messages as part of the engine's housekeeping."""
-        await self._delivery.begin()
 
     @asynccontextmanager
     async def _forgetting(self, *, dry_run: bool = False) -> AsyncIterator[None]:

@@ -10,7 +10,6 @@ from autogen_core.models import ChatCompletionClient
 from typing_extensions import Self
 
 from ..conversation.autogen_compat import State
-from ..conversation.delivery import Delivery
 from ..conversation.recorder import Recorder
 from ..conversation.session_recap import Recap
 from ..conversation.team_resume import Resumable, Saving, restore, state_at_rest, to_text
@@ -48,6 +47,7 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
 
     component_config_schema = SessionMemoryConfig
     component_provider_override = "autogen_persistent_memory.SessionMemory"
+    _summarizer: ChatCompletionClient | None = None
 
     def __init__(
         self,
@@ -60,32 +60,23 @@ class SessionMemory(EngineMemory, Component[SessionMemoryConfig]):
         capture: bool = True,
         summarizer: ChatCompletionClient | None = None,
     ) -> None:
-        engine = make_engine(namespace, store, embedding, policy, self._deliver_in_background)
+        engine = make_engine(namespace, store, embedding, policy)
         recorder = Recorder(engine, check_session(session), extractor=None)
-        model = None if summarizer is None else check_client(summarizer, "summarizer")
-        self._start(engine, session, recorder.delivery, recorder, check_flag(capture, "capture"), model)
+        self._summarizer = None if summarizer is None else check_client(summarizer, "summarizer")
+        self._start(engine, session, recorder, check_flag(capture, "capture"))
 
     @classmethod
     def part_of(cls, memory: EngineMemory, session: str, *, captures: bool = False) -> Self:
         """Return a session of a memory, on the same engine and with the same recorder."""
         part = cls.__new__(cls)
-        part._start(memory._engine, session, memory._delivery, memory._recorder, captures)
+        part._start(memory._engine, session, memory._recorder, captures)
         return part
 
-    def _start(
-        self,
-        engine: Engine,
-        session: str,
-        delivery: Delivery,
-        recorder: Recorder | None,
-        captures: bool,
-        summarizer: ChatCompletionClient | None = None,
-    ) -> None:
+    def _start(self, engine: Engine, session: str, recorder: Recorder | None, captures: bool) -> None:
         self._session = session
-        self._summarizer = summarizer
-        recap = Recap(engine, session, summarizer)
+        recap = Recap(engine, session, self._summarizer)
         EngineMemory.__init__(
-            self, engine, ["session"], delivery, recorder=recorder, captures=captures, session=session, recap=recap
+            self, engine, ["session"], recorder=recorder, captures=captures, session=session, recap=recap
         )
 
     @property

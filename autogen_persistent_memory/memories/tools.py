@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from autogen_core import CancellationToken, Component
 from autogen_core.memory import Memory
 from autogen_core.tools import BaseTool
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, create_model
 from typing_extensions import Self
 
 from ..conversation.autogen_messages import confirmation, refusal
@@ -117,9 +117,7 @@ _Kind = Annotated[str, AfterValidator(fold_kind)]
 _Words = Annotated[list[str], BeforeValidator(_as_list)]
 
 
-class _Pinned(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class _Pinned(BaseModel, frozen=True):
     kind: _Kind | None = None
     tags: tuple[str, ...] | None = None
     limit: int | None = None
@@ -160,7 +158,9 @@ class MemoryTool(BaseTool[_Arguments, Any], Component[MemoryToolConfig]):
             given = {name: value for name, value in args.items() if value is not None}  # models write null for "any"
             return await super().run_json(given, cancellation_token, call_id)
         except ValidationError as error:
-            return _explained(error, self.title)
+            items = error.errors()
+            wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'the call'}: {item['msg']}" for item in items)
+            return refusal(f"the arguments of {self.title} are wrong ({wrong}). Call it again with right ones.")
 
     async def run(self, args: _Arguments, cancellation_token: CancellationToken) -> str:
         """Run the tool; return the sentence that the model reads."""
@@ -304,22 +304,12 @@ def _selection(kind: str | None, tags: Sequence[str] | None) -> Selection:
     return select(kinds=None if kind is None else (kind,), tags=tags or None)
 
 
-def _explained(error: ValidationError, tool: str) -> str:
-    """Say in a sentence what is wrong with the arguments of a call."""
-    wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'the call'}: {item['msg']}" for item in error.errors())
-    return refusal(f"the arguments of {tool} are wrong ({wrong}). Call it again with right ones.")
-
-
 def _parts(note: Draft, said: str, keep_kind: bool) -> list[tuple[Draft, str]]:
     """Return what a note is stored as, each part with the sentence that it states.
 
     A note that tells one fact gets the key of that fact. One that tells several facts, and nothing else, becomes those facts.
-    Who somebody is, told in the first person, gets no key.
-
-    Args:
-        note: The note.
-        said: The note as the user would say it.
-        keep_kind: Whether it keeps its kind even where the rules know a better one than the default.
+    Who somebody is, told in the first person, gets no key. `said` is the note as the user would say it; with `keep_kind`
+    it keeps its kind even where the rules know a better one than the default.
     """
     facts = extract_facts(said)
     tells_no_more = {term for fact in facts for term in terms(fact.content)}.issuperset(terms(said))

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from contextlib import aclosing
-from datetime import date
-from functools import lru_cache, partial
+from functools import partial
 from itertools import compress, islice
 from typing import NamedTuple, TypeVar
 
@@ -70,7 +69,7 @@ class RecordCache:
     def _clear(self) -> None:
         self._records: dict[str, MemoryRecord] = {}
         self._table_of: dict[str, TableName] = {}
-        self._rows_in: Counter[TableName] = Counter()
+        self.rows_in: Counter[TableName] = Counter()
         self._vectors: dict[TableName, VectorIndex] = {}
         self._clear_index()
 
@@ -112,17 +111,14 @@ class RecordCache:
         await asyncio.gather(*(self._sync_table(name, table) for name, table in tables.items()))
 
     async def _sync_table(self, name: TableName, table: RecordTable) -> None:
-        if self._looks % _CLOSE_LOOK and await size_of(table) == self._rows_in[name]:
+        if self._looks % _CLOSE_LOOK and await size_of(table) == self.rows_in[name]:
             return
         there = await table.ids()
-        known = await in_thread(partial(self._ids_in, name))
+        ids = partial(self.read_now, lambda: {id for id, table_of in self._table_of.items() if table_of == name})
+        known = await in_thread(ids)
         gone = known.difference(there)
         await in_thread(lambda: self.remove(gone))
         await self._read(name, table, [id for id in there if id not in known])
-
-    def _ids_in(self, table: TableName) -> set[str]:
-        with self._lock.reading():
-            return {id for id, name in self._table_of.items() if name == table}
 
     async def _read(self, name: TableName, table: RecordTable, ids: Sequence[str]) -> None:
         pages = (ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE))
@@ -147,7 +143,7 @@ class RecordCache:
         for record in records:
             words = self._words_to_index(record)
             with self._lock.writing():  # for one at a time, so that a search never waits for a whole page
-                self._rows_in[table] += record.id not in self._table_of
+                self.rows_in[table] += record.id not in self._table_of
                 self._table_of[record.id] = table
                 if record.superseded_by is not None:
                     self._drop(table, record.id)
@@ -214,7 +210,7 @@ class RecordCache:
             with self._lock.writing():
                 table = self._table_of.pop(id, None)
                 if table is not None:
-                    self._rows_in[table] -= 1
+                    self.rows_in[table] -= 1
                     self._drop(table, id)
         if self._index.is_wasteful:
             self._reindex()
@@ -314,16 +310,10 @@ class RecordCache:
         by_words: int,
         session_weight: float,
     ) -> Asked:
-        """Search for the words of a question.
+        """Search for the words of a question, and by themselves for those of its `lead`, in each of the tables.
 
-        Args:
-            query: The question.
-            lead: The part of it whose words count by themselves.
-            tables: Where to look.
-            selection: Which records may answer.
-            fetch: How many near memories may answer, of each table.
-            by_words: How many memories that hold its words may answer, of each table.
-            session_weight: The weight of the words of a memory's session, compared to its own.
+        `by_words` is how many memories that hold them may answer, `fetch` how many near ones, and `session_weight` the
+        weight of the words of a memory's session, compared to its own.
         """
         matches = self._index.search(query)
         if lead is not None:
@@ -337,20 +327,13 @@ class RecordCache:
         """Return the memories that are near in meaning or hold the words of a question, with their signals.
 
         A memory found by its words alone is at most as near as the farthest found by its vector, unless it has the very
-        words of the question: an approximate index misses one in some thousands.
-
-        Args:
-            asked: The question.
-            vector: The vector of the question.
-            embedding_id: The embedding that made the vector.
-            from_store: What the store found in the tables whose vectors are not all here.
-
-        Returns:
-            None if the word index or the vectors were replaced since the question was asked: ask again.
+        words of the question: an approximate index misses one in some thousands. `from_store` is what the store found in
+        the tables whose vectors are not all here. Returns None if the word index or the vectors were replaced since the
+        question was asked: ask again.
         """
         in_ram = [table for table in asked.tables if table not in from_store]
         can_search = all(self.can_search(table, embedding_id, len(vector)) for table in in_ram)
-        if not can_search or not asked.matches.are_of(self._index):
+        if not can_search or asked.matches.index is not self._index:
             return None
         slot_of = self._index.slots
         known: dict[int, float] = {}
@@ -404,17 +387,9 @@ class RecordCache:
 
     # Looking up
 
-    def has_rows(self, table: TableName) -> bool:
-        """Return whether a table has any rows."""
-        return self._rows_in[table] > 0
-
     def record(self, id: str) -> MemoryRecord | None:
         """Return the current record with that id."""
         return self._records.get(id)
-
-    def is_superseded(self, id: str) -> bool:
-        """Return whether there is a row with that id that is not current."""
-        return id in self._table_of and id not in self._records
 
     def messages(self, session: str | None = None) -> list[MemoryRecord]:
         """Return the current messages of one session, or of all."""
@@ -433,12 +408,7 @@ class RecordCache:
 
 
 def _words_of(record: MemoryRecord) -> Words:
-    return words_of(record.content[:MAX_CONTENT], date=_in_words(record.created_at.date()), speaker=record.source)
-
-
-@lru_cache(maxsize=1024)
-def _in_words(day: date) -> str:
-    return f"{day:%d %B %Y}"
+    return words_of(record.content[:MAX_CONTENT], date=f"{record.created_at:%d %B %Y}", speaker=record.source)
 
 
 def _indexed(record: MemoryRecord) -> tuple[object, ...]:

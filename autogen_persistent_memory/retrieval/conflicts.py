@@ -221,21 +221,13 @@ def edited(
         )
     if change.content is not None and record.mime_type == JSON:
         _check_json(record.id, change.content)
-    kind = record.kind if change.kind is None else change.kind
-    pinned = record.pinned if change.pinned is None else change.pinned
-    lifetime = lifetimes.get(kind)
-    starts_again = (kind, pinned) != (record.kind, record.pinned)
-    expires_at = None if pinned or lifetime is None else now + lifetime
-    return replace(
-        record,
-        content=record.content if change.content is None else change.content,
-        kind=kind,
-        tags=record.tags if change.tags is None else change.tags,
-        key=record.key if change.key is None else change.key or None,
-        pinned=pinned,
-        expires_at=expires_at if starts_again else record.expires_at,
-        updated_at=record.updated_at if is_message else max(now, record.updated_at),
-    )
+    given: dict[str, Any] = {name: value for name, value in change._asdict().items() if value is not None}
+    changed = replace(record, **given)
+    if (changed.kind, changed.pinned) != (record.kind, record.pinned):
+        lifetime = lifetimes.get(changed.kind)
+        changed = replace(changed, expires_at=None if changed.pinned or lifetime is None else now + lifetime)
+    updated_at = record.updated_at if is_message else max(now, record.updated_at)
+    return replace(changed, key=changed.key or None, updated_at=updated_at)
 
 
 def without_fact(message: MemoryRecord, id: str) -> MemoryRecord:

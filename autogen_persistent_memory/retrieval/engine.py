@@ -177,16 +177,9 @@ class Engine(NamespaceUpkeep):
         only_relevant: bool = False,
         skip: Callable[[MemoryRecord], bool] | None = None,
     ) -> list[MemoryHit]:
-        """Return the memories that answer a query best, best first.
+        """Return the selected memories that answer a query best, best first, as they were believed at that time.
 
-        Args:
-            query: The question.
-            tables: Where to look.
-            limit: How many to return at most.
-            selection: Which memories may answer.
-            at: Answer with what was believed at this time.
-            only_relevant: Return only memories that are relevant enough to be injected.
-            skip: Skip the memories that this function accepts.
+        With `only_relevant` only those that are relevant enough to be injected; without those that `skip` accepts.
         """
         if not self.prepared:
             await self.prepare()
@@ -285,13 +278,9 @@ class Engine(NamespaceUpkeep):
     async def to_forget(
         self, selection: Selection, tables: Sequence[TableName], *, id: str | None = None, history: bool = False
     ) -> list[MemoryRecord]:
-        """Return the records that `forget` would delete, each once.
+        """Return the records that `forget` would delete, each once: of the selected ones, only that with the `id` if given.
 
-        Args:
-            selection: Which records.
-            tables: Where to look for them.
-            id: Only the record with this id.
-            history: Also those that are no longer current, and the messages that told them.
+        With `history` also those that are no longer current, and the messages that told them.
         """
         if id is None:
             found = await self.select(selection, tables, history=history)
@@ -318,22 +307,16 @@ class Engine(NamespaceUpkeep):
             await self.values.remove(space, session)
         return len(gone)
 
-    async def clear_profile(self) -> None:
-        """Delete the profile for good: its records and values."""
+    async def clear(self, *, only_profile: bool = False) -> None:
+        """Delete the whole namespace for good, or only the records and values of its profile."""
 
         async def clear() -> None:
-            await self.values.check()
-            await self.data.connection.drop(self.namespace, ["profile"])
-            await self.values.clear("value")
-            await self.data.drop_cache()
-
-        await self._change(clear)
-
-    async def clear(self) -> None:
-        """Delete the whole namespace for good."""
-
-        async def clear() -> None:
-            await self.data.connection.drop(self.namespace)
+            if only_profile:
+                await self.values.check()
+                await self.data.connection.drop(self.namespace, ["profile"])
+                await self.values.clear("value")
+            else:
+                await self.data.connection.drop(self.namespace)
             await self.data.drop_cache()
 
         await self._change(clear)

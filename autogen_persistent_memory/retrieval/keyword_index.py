@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,11 +28,7 @@ from ..text.words import (
 from .vector_index import Column, larger
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.floating[Any]]
-    Slots = NDArray[np.integer[Any]]
+    from .vector_index import Floats, Slots
 
 _K1, _B = 0.9, 0.4
 # What a memory's neighbours in its session add to its own score: a memory often answers or continues the one before.
@@ -81,8 +77,7 @@ class KeywordIndex:
     def __init__(self) -> None:
         self.slots: dict[str, int] = {}
         """The slot of each memory, by its id."""
-        self._size = 0  # slots given so far
-        self._terms: list[tuple[str, ...]] = []
+        self._terms: list[tuple[str, ...]] = []  # by slot, as are the other lists and the columns
         self._names: list[tuple[str, ...]] = []
         self._names_within: list[tuple[str, ...]] = []
         self._postings: dict[str, _Posting] = {}
@@ -105,7 +100,7 @@ class KeywordIndex:
     @property
     def is_wasteful(self) -> bool:
         """Whether more memories were removed than are left, so that a new index would be much smaller."""
-        return self._size > 2 * len(self) + _MUCH_WASTE
+        return len(self._terms) > 2 * len(self) + _MUCH_WASTE
 
     def insert(
         self,
@@ -121,11 +116,9 @@ class KeywordIndex:
         """Add or replace a memory. `order` is its place within its session."""
         slot = self.slots.get(id)
         if slot is None:
-            slot = self.slots[id] = self._size
-            self._size += 1
-            for blank in (self._terms, self._names, self._names_within):
+            slot = self.slots[id] = len(self._terms)
+            for blank in (self._terms, self._names, self._names_within, self._orders):
                 blank.append(())
-            self._orders.append(None)
         else:
             self._empty(slot)
         counts = words.counts
@@ -177,8 +170,7 @@ class KeywordIndex:
         if session >= 0:
             chain = self._in_session[session]
             del chain[bisect_left(chain, (self._orders[slot], slot))]
-            before, after = int(self._previous.view[slot]), int(self._following.view[slot])
-            self._link(before, after)
+            self._link(int(self._previous.view[slot]), int(self._following.view[slot]))
             self._previous.view[slot] = self._following.view[slot] = -1
 
     def _join(self, session: str, order: Any, slot: int) -> int:
@@ -189,7 +181,7 @@ class KeywordIndex:
         at = bisect_left(chain, (order, slot))
         before = chain[at - 1][1] if at > 0 else -1
         after = chain[at][1] if at < len(chain) else -1
-        insort(chain, (order, slot))
+        chain.insert(at, (order, slot))
         self._link(before, slot)
         self._link(slot, after)
         return number
@@ -270,7 +262,7 @@ class KeywordIndex:
         """Return how well each memory matches the words of a query."""
         import numpy as np
 
-        own: Floats = np.zeros(self._size + 1, dtype=np.float32)  # one more, at -1: no memory
+        own: Floats = np.zeros(len(self._terms) + 1, dtype=np.float32)  # one more, at -1: no memory
         sessions: Floats = np.zeros(len(self._in_session) + 1, dtype=np.float32)  # one more, at -1: no session
         reachable = reachable_by_session = 0.0
         average = self._total_length / max(1, len(self))
@@ -281,7 +273,7 @@ class KeywordIndex:
             if posting is None:
                 reachable_by_session += _rarity(0, len(self._in_session))
                 continue
-            slots, counts = posting.slots, posting.counts
+            slots, counts = posting.view
             relative = self._lengths.view[slots] * (_K1 * _B / max(1.0, average)) + _K1 * (1 - _B)
             own[slots] += counts * (weight * (_K1 + 1)) / (counts + relative)
             within = self._session_of.view[slots]
@@ -297,10 +289,8 @@ class KeywordIndex:
         import numpy as np
 
         holders = (own != 0).nonzero()[0]  # several times as fast as own.nonzero()
-        words = np.minimum(
-            own[holders] / max(reachable, 1e-9), 1
-        )  # a word that occurs twice does not make up for a missing one
-        own[holders] = words
+        # At most 1: a word that occurs twice does not make up for a missing one.
+        words = own[holders] = np.minimum(own[holders] / max(reachable, 1e-9), 1)
         following = self._following.view[holders]
         # A memory has one neighbour on either side, so no slot is added to twice.
         own[following] += (_PREVIOUS + _ANSWERED * self._asks.view[holders]) * words
@@ -319,12 +309,8 @@ class KeywordMatches:
     """
 
     def __init__(self, index: KeywordIndex, keywords: Floats, sessions: Floats) -> None:
-        self._index = index
+        self.index = index
         self._keywords, self._sessions = keywords, sessions  # each with a 0 at the end
-
-    def are_of(self, index: KeywordIndex) -> bool:
-        """Return whether that index was searched."""
-        return self._index is index
 
     def of(self, slots: Slots) -> tuple[Floats, Floats]:
         """Return how well the memories in these slots match, and how well their sessions do; 0 for newer memories."""
@@ -335,23 +321,19 @@ class KeywordMatches:
         """Return for each memory the better of two matches of the same index."""
         import numpy as np
 
-        return KeywordMatches(
-            self._index,
-            np.maximum(self._keywords, other._keywords),
-            np.maximum(self._sessions, other._sessions),
-        )
+        keywords = np.maximum(self._keywords, other._keywords)
+        return KeywordMatches(self.index, keywords, np.maximum(self._sessions, other._sessions))
 
     def best(self, count: int, tables: Sequence[str], session_weight: float) -> dict[str, list[int]]:
         """Return the slots of the best matches in each of these tables."""
         import numpy as np
 
-        index = self._index
         slots = (self._keywords > _NOTHING).nonzero()[0]
-        table_of = index._table_of.view[slots]
+        table_of = self.index._table_of.view[slots]
         score = self._keywords[slots] + session_weight * self._of_sessions(slots)
         best: dict[str, list[int]] = {}
         for table in tables:
-            there = (table_of == index._tables.get(table, -1)).nonzero()[0]
+            there = (table_of == self.index._tables.get(table, -1)).nonzero()[0]
             if len(there) > count:
                 there = there[np.argpartition(score[there], -count)[-count:]]
             best[table] = slots[there].tolist()
@@ -361,7 +343,7 @@ class KeywordMatches:
         import numpy as np
 
         none = len(self._sessions) - 1
-        found: Floats = self._sessions[np.minimum(self._index._session_of.view[slots], none)]  # 0 if it is newer
+        found: Floats = self._sessions[np.minimum(self.index._session_of.view[slots], none)]  # 0 if it is newer
         return found
 
 
@@ -375,12 +357,8 @@ class _Posting:
         self.size = 0
 
     @property
-    def slots(self) -> Any:
-        return self._slots[: self.size]
-
-    @property
-    def counts(self) -> Any:
-        return self._counts[: self.size]
+    def view(self) -> tuple[Any, Any]:
+        return self._slots[: self.size], self._counts[: self.size]
 
     def add(self, slot: int, count: int) -> None:
         if self.size == len(self._slots):
@@ -389,7 +367,7 @@ class _Posting:
         self.size += 1
 
     def remove(self, slot: int) -> None:
-        (position,) = (self.slots == slot).nonzero()[0]
+        (position,) = (self._slots[: self.size] == slot).nonzero()[0]
         self.size -= 1
         self._slots[position], self._counts[position] = self._slots[self.size], self._counts[self.size]
 

@@ -15,7 +15,7 @@ from ..core.errors import PersistentMemoryError
 from ..core.records import MemoryRecord, Selection, in_order
 from ..runtime.background_task import BackgroundTask
 from ..runtime.threads import in_thread
-from ..storage.connection import StoreConnection, Values, mend, reindex
+from ..storage.connection import StoreConnection, mend, reindex
 from ..storage.protocol import ANY_EMBEDDING, TABLES, Embed, RecordTable, TableName
 from ..text.embeddings import Vectors, has_random_vector
 from .cache import Found, RecordCache
@@ -57,18 +57,13 @@ class NamespaceData:
         Raises:
             PersistentMemoryError: They cannot.
         """
-        await self.values.check()
+        await self.connection.values(self._namespace).check()
         for table in self._tables.values():
             await table.vectors([])  # raises where another embedding made the stored vectors
 
     def table(self, name: TableName) -> RecordTable:
         """Return a table of the namespace."""
         return self._tables[name]
-
-    @property
-    def values(self) -> Values:
-        """The named values of the namespace."""
-        return self.connection.values(self._namespace)
 
     def lock(self) -> AbstractAsyncContextManager[None]:
         """Return the lock that keeps the writers of this process from interleaving."""
@@ -147,7 +142,7 @@ class NamespaceData:
             return await self.table(table).get(ids)
         cache = await self.cache()
         known = {id: record for id in ids if (record := cache.record(id)) is not None}
-        unknown = [id for id in ids if id not in known and (superseded or not cache.is_superseded(id))]
+        unknown = [id for id in ids if id not in known and (superseded or id not in cache)]
         return [*known.values(), *await self.table(table).get(unknown)]
 
     async def messages(self, session: str | None, now: datetime) -> list[MemoryRecord]:
@@ -277,8 +272,5 @@ class NamespaceData:
                     async with self.lock():
                         left = await mend(table, self._embed)
         except PersistentMemoryError as error:
-            logger.warning(
-                "Lost vectors of %r could not be made again; the next opening of its store retries: %s",
-                self._namespace,
-                error,
-            )
+            message = "Lost vectors of %r could not be made again; the next opening of its store retries: %s"
+            logger.warning(message, self._namespace, error)

@@ -12,10 +12,7 @@ from ..core.policy import RecallPolicy
 from ..core.records import SIGNALS, MemoryHit, MemoryRecord
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from .vector_index import Floats
 
 ROW_OF = {signal.name: row for row, signal in enumerate(SIGNALS)}
 """The row of each signal in `Candidates.signals`."""
@@ -72,20 +69,14 @@ def rank(
     """Return the best of the candidates, best first.
 
     Relevance decides what gets in: recency and frequency only decide between those that are comparably similar. The score
-    then orders them.
-
-    Args:
-        candidates: The memories, with their signals.
-        now: When they are recalled.
-        policy: The weights and thresholds.
-        limit: How many to return at most.
-        only_relevant: Return only those that are relevant enough to be injected.
-        skip: Leave out the memories that this function accepts. It is called for hardly any that would not get in.
+    then orders them. With `only_relevant` only those that are relevant enough to be injected. Memories that `skip` accepts
+    are left out; it is called for hardly any that would not get in.
     """
     import numpy as np
 
     records = candidates.records
-    weighed = candidates.signals * np.array(_weights(policy))[:, None]
+    weights = [signal.sign * (1.0 if signal.weight is None else getattr(policy, signal.weight)) for signal in SIGNALS]
+    weighed = candidates.signals * np.array(weights)[:, None]
     similarities = _bounded(weighed.sum(axis=0))
     of_each = [record.kind for record in records]
     kinds = {kind: number for number, kind in enumerate(set(of_each))}
@@ -150,16 +141,13 @@ def _life(record: MemoryRecord, now: datetime) -> _Life:
     return recency(now - last_touch), frequency(record.uses)
 
 
-def _weights(policy: RecallPolicy) -> list[float]:
-    return [signal.sign * (1.0 if signal.weight is None else getattr(policy, signal.weight)) for signal in SIGNALS]
-
-
 def _bounded(relevance: Floats) -> Floats:
     """Return relevance as a share: unchanged up to 0.8, and towards 1 beyond, which keeps the order."""
     import numpy as np
 
     beyond = np.maximum(relevance - _LINEAR, 0)
-    return np.maximum(relevance - beyond, 0) + (1 - _LINEAR) * -np.expm1(-beyond / (1 - _LINEAR))
+    share: Floats = np.maximum(relevance - beyond, 0) + (1 - _LINEAR) * -np.expm1(-beyond / (1 - _LINEAR))
+    return share
 
 
 def relevance(hit: MemoryHit) -> float:

@@ -33,7 +33,7 @@ _LONGEST = 8_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A question put to the memories of a namespace."""
+    """A question put to the memories of a namespace; see `Engine.recall`."""
 
     query: Query
     data: NamespaceData
@@ -45,15 +45,13 @@ class Search:
     now: datetime
     limit: int
     only_relevant: bool
-    """Whether to return only memories that are relevant enough to be injected."""
     skip: Callable[[MemoryRecord], bool] | None
-    """Accepts memories that are not to be returned."""
 
     async def run(self) -> list[MemoryHit]:
         """Return the memories that answer best, best first."""
         is_exclusive = self.data.connection.exclusive
         cache = await (self.data.synced_cache(patience=PATIENCE) if self.only_relevant else self.data.synced_cache())
-        tables = [name for name in self.tables if cache.has_rows(name) or not (is_exclusive and cache.is_built)]
+        tables = [name for name in self.tables if cache.rows_in[name] or not (is_exclusive and cache.is_built)]
         candidates, filled = await self._candidates(cache, tables)
         if is_exclusive:
             hits = await self._ranked(cache, candidates)
@@ -110,7 +108,7 @@ class Search:
         def skip(record: MemoryRecord) -> bool:
             if is_trivial(record) or (self.skip is not None and self.skip(record)):
                 return True
-            part = cache.valid_part(record) if self._is_now else record.content
+            part = self._valid_part(cache, record)
             return part is not record.content and not could_answer(part)
 
         ranking = partial(
@@ -144,13 +142,12 @@ class Search:
             )
         return await self._ranked(cache, candidates)
 
-    @property
-    def _is_now(self) -> bool:
-        return self.believed.believed_at is None
+    def _valid_part(self, cache: RecordCache, record: MemoryRecord) -> str:
+        return cache.valid_part(record) if self.believed.believed_at is None else record.content
 
     def _valid(self, hit: MemoryHit, cache: RecordCache) -> MemoryHit:
         """Return a hit with metadata of its own, and of a message only what still holds."""
-        part = cache.valid_part(hit.record) if self._is_now else hit.record.content
+        part = self._valid_part(cache, hit.record)
         if hit.record.metadata:
             hit = replace(hit, record=with_own_metadata(hit.record))
         return hit if part is hit.record.content else replace(hit, excerpt=part)

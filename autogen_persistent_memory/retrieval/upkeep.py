@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from ..core.errors import PersistentMemoryError
@@ -20,7 +21,7 @@ from ..runtime.threads import in_thread
 from ..storage.availability import CircuitBreaker, automatic
 from ..storage.connection import StoreConnection, Values, rebuild, reindex, size_of, verify
 from ..storage.protocol import TABLES, MemoryStore, TableName
-from ..text.embeddings import Embedding, Vectors, embedded
+from ..text.embeddings import Embedding, embedded
 from .conflicts import newest_first
 from .namespace import NamespaceData
 
@@ -32,25 +33,10 @@ _MOST_AWAKE = 100
 
 
 class NamespaceUpkeep:
-    """A namespace that opens its store on first use, and again after `close()`, and cleans up in the background.
-
-    Args:
-        namespace: Whose memories these are.
-        store: Where they live.
-        embedding: How text becomes vectors.
-        policy: How memories are chosen, ranked and kept.
-        clock: Tells the time.
-        housekeeping: Awaited in the background before the counters are written, a moment after a turn.
-    """
+    """A namespace that opens its store on first use, and again after `close()`, and cleans up in the background."""
 
     def __init__(
-        self,
-        namespace: str,
-        store: MemoryStore,
-        embedding: Embedding,
-        policy: RecallPolicy,
-        clock: Clock,
-        housekeeping: Callable[[], Awaitable[None]] | None = None,
+        self, namespace: str, store: MemoryStore, embedding: Embedding, policy: RecallPolicy, clock: Clock
     ) -> None:
         self.namespace = namespace
         self.store = store
@@ -58,7 +44,9 @@ class NamespaceUpkeep:
         self.policy = policy
         self.clock = clock
         self.prepared = False
-        self._more_housekeeping = housekeeping
+        self._vectors = partial(embedded, embedding=embedding)
+        self.before_housekeeping: Callable[[], Awaitable[None]] | None = None
+        """Awaited in the background before the counters are written, a moment after a turn."""
         self._data: NamespaceData | None = None
         self._used: Counter[str] = Counter()
         self._debounce = Debounce(self._keep_house)
@@ -79,7 +67,7 @@ class NamespaceUpkeep:
     @property
     def values(self) -> Values:
         """The named values of the namespace."""
-        return self.data.values
+        return self.data.connection.values(self.namespace)
 
     @property
     def is_in_use(self) -> bool:
@@ -100,9 +88,6 @@ class NamespaceUpkeep:
         was_told = self.breaker.is_unstable
         logger.log(logging.DEBUG if was_told else logging.WARNING, f"%r: {message}", self.namespace, reason)
 
-    async def _vectors(self, items: Sequence[Any]) -> Vectors:
-        return await embedded(items, self.embedding)
-
     # Opening and closing
 
     async def open(self) -> None:
@@ -112,7 +97,10 @@ class NamespaceUpkeep:
         is_mine, data = not self.is_in_use, self.data
         try:
             with automatic():
-                outcomes = await asyncio.gather(self._load_embedding(), self._open_store(data))
+                outcomes = await asyncio.gather(
+                    self._in_time(self.policy.opening_deadline, self.embedding.load(), "its embedding did not load"),
+                    self._open_store(data),
+                )
         except BaseException:
             if is_mine and self._data is data:
                 await self.close()
@@ -125,12 +113,7 @@ class NamespaceUpkeep:
             await data.check()
             return True
         self._keep_house_soon()  # which delivers the messages that are queued for the server
-        seconds = self.policy.deadline
-        return await self._in_time(seconds, data.check(), f"its server did not answer within {seconds:g} s")
-
-    async def _load_embedding(self) -> bool:
-        seconds = self.policy.opening_deadline
-        return await self._in_time(seconds, self.embedding.load(), f"its embedding did not load within {seconds:g} s")
+        return await self._in_time(self.policy.deadline, data.check(), "its server did not answer")
 
     async def _in_time(self, seconds: float, work: Coroutine[Any, Any, None], timeout: str) -> bool:
         """Do a part of opening; log a timeout or a failure that may pass, and return whether the part is done."""
@@ -139,7 +122,7 @@ class NamespaceUpkeep:
             await within(seconds, work)
         except asyncio.TimeoutError:
             breaker.gave_up(seconds)
-            reason = timeout
+            reason = f"{timeout} within {seconds:g} s"
         except PersistentMemoryError as error:
             if error.needs_developer:
                 raise
@@ -252,8 +235,8 @@ class NamespaceUpkeep:
         """Do what no caller waits for. Failures are logged, and never reach the agent."""
         try:
             with automatic():
-                if self._more_housekeeping is not None:
-                    await self._more_housekeeping()
+                if self.before_housekeeping is not None:
+                    await self.before_housekeeping()
                 await self._write_usage()
                 if self._is_time_to_sweep():
                     await self.sweep()
@@ -302,18 +285,11 @@ class NamespaceUpkeep:
 
     # Rebuilding
 
-    async def reembed(self, progress: Progress) -> int:
-        """Rebuild the vectors of the whole namespace with this engine's embedding; return how many."""
-        return await self._rebuild("Embedding again", progress)
-
-    async def compact(self, progress: Progress) -> int:
-        """Copy what the namespace holds, with its vectors, without those of deleted records; return how many."""
-        return await self._rebuild("Compacting", progress, keep=True)
-
-    async def _rebuild(self, title: str, progress: Progress, *, keep: bool = False) -> int:
+    async def rebuild(self, progress: Progress, *, keep: bool) -> int:
+        """Make all vectors of the namespace again; with `keep` copy them, without those of deleted records. Return how many."""
         async with self.data.lock():
             total = sum([await size_of(self.data.table(name)) for name in TABLES])
-            async with progress_of(total, title, progress) as done:
+            async with progress_of(total, "Compacting" if keep else "Embedding again", progress) as done:
                 for name in TABLES:
                     await rebuild(self.data.table(name), self._vectors, done, keep=keep)
             await self.data.drop_cache()

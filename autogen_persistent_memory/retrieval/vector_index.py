@@ -21,12 +21,7 @@ _FIRST_ROOM = 4
 
 
 class Column:
-    """A numpy array with room for more rows at its end.
-
-    Args:
-        kind: The numpy type of its numbers.
-        width: How many numbers a row has; by default a row is one number.
-    """
+    """A numpy array with room for more rows of `width` numbers at its end; by default a row is one number."""
 
     __slots__ = ("_kind", "_room", "_width", "size")
 

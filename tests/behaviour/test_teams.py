@@ -395,3 +395,19 @@ async def test_twenty_concurrent_teams_on_one_store_lose_mix_and_repeat_nothing(
             assert await captured(memory) == run
             whole_namespace = await memory.records(kinds=["interaction"], limit=1000)
             assert len(whole_namespace) == 7 * 20 // namespaces
+
+
+@pytest.mark.parametrize("observed", [False, True])
+async def test_the_profile_can_be_closed_while_a_team_talks(tmp_path: Path, observed: bool) -> None:
+    memory = a_memory(EmbeddedStore(tmp_path))
+    members = [agent("a", memory, *["ok"] * 4), agent("b", memory, *["ok", "ok", "done", "ok"])]
+    team, expected = RoundRobinGroupChat(list(members), max_turns=4), list[str]()
+    for task in ("I live in Rome.", "I like tea."):
+        stream = team.run_stream(task=task)
+        async for item in memory.observe(stream) if observed else stream:
+            if isinstance(item, BaseChatMessage):
+                expected.append(f"{item.source}: {item.to_text()}")
+            await memory.profile.close()
+    await memory.flush()
+    assert [f"{record.source}: {record.content}" for record in await memory.session.messages()] == expected
+    await memory.close()
