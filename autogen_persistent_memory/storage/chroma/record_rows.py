@@ -60,7 +60,7 @@ class ChromaRecordTable(NamespaceCollection):
     async def amend(self, records: Sequence[MemoryRecord], *, usage_only: bool = False) -> None:
         metadata = to_usage if usage_only else to_metadata
         for part in _chunks(records):
-            await self.change(partial(_update, records=records[part], metadata=metadata), None)
+            await self.write(partial(_update, records=records[part], metadata=metadata), None)
 
     async def get(self, ids: Sequence[str]) -> list[MemoryRecord]:
         if not ids:
@@ -100,7 +100,7 @@ class ChromaRecordTable(NamespaceCollection):
         return await self.read(search, [{} for _ in vectors]) if len(vectors) else []
 
     async def remove(self, ids: Sequence[str]) -> int:
-        return sum([await self.change(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(ids)])
+        return sum([await self.write(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(ids)])
 
     async def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
         return await self.read(partial(vectors_of, ids=ids), {})

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.checks import MAX_TAGS
 from ..chroma.chroma_compat import DATABASE, SEGMENT, bare_collection, is_blocked
-from ..chroma.collection import vectors_of
+from ..chroma.collection import all_collections, vectors_of
 from ..chroma.rows import MOST_LISTED, is_ours, namespace_of
 from .hnsw_files import IndexFiles, read_index
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
-_VECTORS, _ROWS = "VECTOR", "METADATA"
 _PAGE = 500
 _NO_ROW = "apm:no-such-row"
 _LEAST_BYTES = 3 * MOST_LISTED
@@ -36,9 +35,13 @@ _LEAST_BYTES = 3 * MOST_LISTED
 class UnreadableDatabaseError(Exception):
     """Chroma's database itself is damaged."""
 
+    is_recoverable = True
+
 
 class MissingDatabaseError(UnreadableDatabaseError):
     """The database is gone."""
+
+    is_recoverable = False
 
 
 class BlockingWrite(NamedTuple):
@@ -184,9 +187,9 @@ def _parts(database: sqlite3.Connection) -> dict[str, _Segments]:
     parts: dict[str, _Segments] = defaultdict(_Segments)
     positions = dict(database.execute("SELECT segment_id, seq_id FROM max_seq_id"))
     for segment, scope, collection in database.execute("SELECT id, scope, collection FROM segments"):
-        if scope == _VECTORS:
+        if scope == "VECTOR":
             parts[collection].vectors, parts[collection].position = segment, int(positions.get(segment) or 0)
-        elif scope == _ROWS:
+        elif scope == "METADATA":
             parts[collection].rows, parts[collection].applied = segment, int(positions.get(segment) or 0)
     for collection, key, *values in database.execute(
         "SELECT collection_id, key, str_value, int_value, float_value, bool_value FROM collection_metadata"
@@ -246,14 +249,10 @@ def _tags(metadata: Mapping[str, Any]) -> list[Any]:
 
 def survey(client: ClientAPI) -> Inspection:
     """Inspect every collection of ours through Chroma: whether it works, and whether each of its rows has a vector."""
-    found: list[InspectedCollection] = []
-    foreign = offset = 0
-    while page := client.list_collections(limit=_PAGE, offset=offset):
-        offset += len(page)
-        ours = [collection for collection in page if is_ours(collection.name, collection.metadata)]
-        foreign += len(page) - len(ours)
-        found += [_survey(bare_collection(client, collection.name)) for collection in ours]
-    return Inspection(tuple(found), foreign=foreign)
+    everything = list(all_collections(client))
+    ours = [collection.name for collection in everything if is_ours(collection.name, collection.metadata)]
+    found = tuple(_survey(bare_collection(client, name)) for name in ours)
+    return Inspection(found, foreign=len(everything) - len(ours))
 
 
 def _survey(collection: Collection) -> InspectedCollection:
