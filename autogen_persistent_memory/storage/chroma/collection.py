@@ -10,8 +10,8 @@ from ...core.errors import EmbeddingMismatchError
 from ...text.embeddings import as_options
 from ..protocol import ANY_EMBEDDING
 from .chroma_compat import bare, bare_collection
-from .migrations import check_schema, migrated
-from .rows import Metadata, collection_metadata, collection_name
+from .migrations import Metadata, check_schema, migrated
+from .rows import collection_metadata, collection_name
 from .shared_client import collections_used
 
 if TYPE_CHECKING:

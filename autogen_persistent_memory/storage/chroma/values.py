@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 from ...core.errors import StoreUnavailableError
 from ..protocol import Entry, Space
 from .collection import Caller, NamespaceCollection, delete_rows
-from .rows import Metadata
+from .migrations import Metadata
 
 _CHUNK = 1024 * 1024
 _NO_EMBEDDING = "none"
