@@ -240,7 +240,7 @@ async def verify(table: RecordTable, ids: Sequence[str], embed: Embed) -> bool:
     records, vectors = await table.get(sample), await table.vectors(sample)
     made = await embed(records)
     return all(
-        record.id in vectors and _cosine(vectors[record.id], vector) > _SAME for record, vector in zip(records, made)
+        record.id in vectors and cosine(vectors[record.id], vector) > _SAME for record, vector in zip(records, made)
     )
 
 
@@ -269,7 +269,7 @@ async def mend(table: RecordTable, embed: Embed) -> int:
     return await table.mend(embed) if isinstance(table, Rebuildable) else 0
 
 
-def _cosine(one: Vector, other: Vector) -> float:
+def cosine(one: Vector, other: Vector) -> float:
     import numpy as np
 
     return float(np.dot(one, other) / ((np.linalg.norm(one) * np.linalg.norm(other)) or 1))

@@ -34,8 +34,8 @@ class FolderLock:
 
         self._lock = FileLock(folder / _LOCK, timeout=0, mode=private_files.FILE, thread_local=False)
 
-    def take(self) -> None:
-        """Lock the folder.
+    def take(self) -> FolderLock:
+        """Lock the folder, and return the lock.
 
         Raises:
             StoreLockedError: Another process has locked it.
@@ -59,6 +59,7 @@ class FolderLock:
         except BaseException:
             self._lock.release()
             raise
+        return self
 
     def name_holder(self, pid: int, program: str) -> None:
         """Note for other processes which one has the lock: this one, or one that it started and that shares the lock."""
@@ -87,9 +88,7 @@ class FolderLock:
         """
         with contextlib.ExitStack() as stack:
             if (folder / _LOCK).exists():
-                lock = cls(folder)
-                lock.take()
-                stack.callback(lock.release)
+                stack.callback(cls(folder).take().release)
             yield
 
 

@@ -15,7 +15,7 @@ from .collection import NamespaceCollection, all_collections
 from .embedded import Folder
 from .record_rows import ChromaRecordTable
 from .rows import stored_of
-from .shared_client import ClientSource, SharedClient, closed_meanwhile, join_shared_client
+from .shared_client import CLOSING_SECONDS, ClientSource, SharedClient, closed_meanwhile, join_shared_client
 from .values import ChromaValues
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..repair.startup_repair import VectorRepair
 
 T = TypeVar("T")
-_CLOSING_SECONDS = 5.0
 
 
 class ChromaConnection:
@@ -62,7 +61,7 @@ class ChromaConnection:
 
     async def close(self) -> None:
         """Leave the shared client, once no call of this connection is under way; later calls fail."""
-        until = asyncio.get_running_loop().time() + _CLOSING_SECONDS
+        until = asyncio.get_running_loop().time() + CLOSING_SECONDS
         while self._calls and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 (calls may be of other loops)
             await asyncio.sleep(0.005)
         self._is_closed = True

@@ -54,7 +54,7 @@ class Folder(ClientSource):
 
     def open(self) -> ClientAPI:
         private_files.make_folder(self.path)
-        lock = self._lock or self._take_lock()
+        lock = self._lock or FolderLock(self.path).take()
         try:
             client = open_folder(self.path) if self._is_unchanged else self._open_and_repair()
         except BaseException:
@@ -91,11 +91,6 @@ class Folder(ClientSource):
             return _MOST_INDEXES
         files = getrlimit(RLIMIT_NOFILE)[0]
         return max(8, min(_MOST_INDEXES, (files - _OTHER_FILES) // _FILES_PER_INDEX))
-
-    def _take_lock(self) -> FolderLock:
-        lock = FolderLock(self.path)
-        lock.take()
-        return lock
 
     def pause(self, client: ClientAPI) -> None:
         client.close()
@@ -138,7 +133,7 @@ class Folder(ClientSource):
     def _locked(self) -> Iterator[None]:
         """Keep other processes out, also while no client is open."""
         self._is_unchanged = False
-        lock = self._lock or self._take_lock()
+        lock = self._lock or FolderLock(self.path).take()
         try:
             yield
         finally:

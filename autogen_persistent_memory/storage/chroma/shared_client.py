@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _READERS = 8
-_CLOSING_SECONDS = 5.0
+CLOSING_SECONDS = 5.0
 
 
 class ClientSource(Protocol):
@@ -102,7 +102,7 @@ class SharedClient:
         self.source.breaker.check()
         pool = self._writers if writes else self._readers
         call = contextvars.copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(pool, call, self._guarded, user, use)
+        return await asyncio.get_running_loop().run_in_executor(pool, call, self._use, user, use)
 
     async def alone(self, work: Callable[[], T]) -> T:
         """Run `work` in a thread while no call is under way; calls that come meanwhile wait."""
@@ -137,12 +137,12 @@ class SharedClient:
 
     def _prepare(self, user: object) -> None:
         if self.source.local:
-            self._guarded(user, lambda client: None)
+            self._use(user, lambda client: None)
         else:
             import_chroma()
 
-    def _guarded(self, user: object, use: Callable[[ClientAPI], T]) -> T:
-        try:
+    def _use(self, user: object, use: Callable[[ClientAPI], T]) -> T:
+        def call() -> T:
             client = self._opened(user)
             try:
                 return use(client)
@@ -151,11 +151,8 @@ class SharedClient:
                     self._calls -= 1
                     self._idle.notify_all()
                 self._reopen_if_large(client)
-        except PersistentMemoryError:
-            raise
-        except BaseException as error:
-            failure = _translated(error, self.source)
-        raise failure
+
+        return _translating(self.source, call)
 
     def _alone(self, work: Callable[[], T]) -> T:
         with self._idle:
@@ -241,21 +238,20 @@ class SharedClient:
                     client, self._client = self._client, None
                     break
             wait([busy])
-        try:
+
+        def pause_and_work() -> T:
             import_chroma()
             if client is not None:
                 self._until_idle()
                 self.source.pause(client)
             return work()
-        except PersistentMemoryError:
-            raise
-        except BaseException as error:
-            failure = _translated(error, self.source)
+
+        try:
+            return _translating(self.source, pause_and_work)
         finally:
             with self._mutex:
                 self._opening = None
             pause.set_result(None)
-        raise failure
 
     def _close(self, client: ClientAPI) -> None:
         self._until_idle()
@@ -263,7 +259,7 @@ class SharedClient:
 
     def _until_idle(self) -> None:
         with self._idle:
-            self._idle.wait_for(lambda: self._calls == 0, timeout=_CLOSING_SECONDS)
+            self._idle.wait_for(lambda: self._calls == 0, timeout=CLOSING_SECONDS)
 
 
 _used: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
@@ -319,6 +315,17 @@ def closed_meanwhile() -> PersistentMemoryError:
         "The memory was closed while it was still at work. What it had acknowledged is stored; await its calls before "
         "you close it."
     )
+
+
+def _translating(source: ClientSource, work: Callable[[], T]) -> T:
+    """Return the result of work; raise an error of ours for what Chroma raises."""
+    try:
+        return work()
+    except PersistentMemoryError:
+        raise
+    except BaseException as error:
+        failure = _translated(error, source)
+    raise failure
 
 
 def _translated(error: BaseException, source: ClientSource) -> BaseException:

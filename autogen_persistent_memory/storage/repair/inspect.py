@@ -76,12 +76,11 @@ class InspectedCollection:
 
     @property
     def namespace(self) -> str:
-        """The namespace that it belongs to."""
         return namespace_of(self.metadata) or ""
 
     @property
     def table(self) -> str:
-        """Which part of the namespace it is: `profile`, `session` or `values`."""
+        """`profile`, `session` or `values`."""
         return str(self.metadata.get("apm_shelf"))
 
     @property
@@ -111,9 +110,13 @@ class _Segments:
     vectors: str = ""
     rows: str = ""
     position: int = 0
+    """The last number of the log whose vectors are saved."""
     applied: int = 0
     """The last number of the log whose rows are written."""
     metadata: dict[str, Any] = field(default_factory=dict)
+    logged: set[str] = field(default_factory=set)
+    """The ids whose vectors Chroma will read from its log when it opens the collection."""
+    blocking: list[BlockingWrite] = field(default_factory=list)
 
 
 def segment_folders(folder: Path) -> list[Path]:
@@ -156,8 +159,7 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _inspect(folder: Path, segments: list[Path], database: sqlite3.Connection) -> Inspection:
     parts = _parts(database)
-    logged = _logged(database, {id: part.position for id, part in parts.items()})
-    blocking = _blocking_writes(database, {id: part.applied for id, part in parts.items()})
+    _read_log(database, parts)
     collections: list[InspectedCollection] = []
     foreign = 0
     for id, name, dimensions in database.execute("SELECT id, name, dimension FROM collections ORDER BY name"):
@@ -173,9 +175,9 @@ def _inspect(folder: Path, segments: list[Path], database: sqlite3.Connection) -
                 metadata=part.metadata,
                 rows=frozenset(row for (row,) in rows),
                 index=read_index(folder / part.vectors, dimensions or 0),
-                logged=frozenset(logged[id]),
-                is_blocked=id in blocking,
-                blocking=tuple(blocking.get(id, ())),
+                logged=frozenset(part.logged),
+                is_blocked=bool(part.blocking),
+                blocking=tuple(part.blocking),
             )
         )
     known = {id for (id,) in database.execute("SELECT id FROM segments")}
@@ -198,31 +200,22 @@ def _parts(database: sqlite3.Connection) -> dict[str, _Segments]:
     return parts
 
 
-def _logged(database: sqlite3.Connection, positions: Mapping[str, int]) -> dict[str, set[str]]:
-    """Return by collection the ids whose vectors Chroma will read from its log when it opens the collection."""
-    logged: dict[str, set[str]] = defaultdict(set)
-    first = min(positions.values(), default=0)
-    for topic, number, id, has_vector in database.execute(
-        "SELECT topic, seq_id, id, vector IS NOT NULL FROM embeddings_queue WHERE seq_id > ?", (first,)
+def _read_log(database: sqlite3.Connection, parts: dict[str, _Segments]) -> None:
+    """Note for each collection which vectors are in the log, and which writes cannot be applied."""
+    first = min((part.position for part in parts.values()), default=0)
+    for topic, number, id in database.execute(
+        "SELECT topic, seq_id, id FROM embeddings_queue WHERE seq_id > ? AND vector IS NOT NULL", (first,)
     ):
-        collection = topic.rpartition("/")[2]
-        if has_vector and number > positions.get(collection, 0):
-            logged[collection].add(id)
-    return logged
-
-
-def _blocking_writes(database: sqlite3.Connection, applied: Mapping[str, int]) -> dict[str, list[BlockingWrite]]:
-    """Return the writes that cannot be applied, by collection; `applied` is the last number that each has applied."""
-    found: dict[str, list[BlockingWrite]] = defaultdict(list)
-    for number, topic, id, metadata in database.execute(
-        "SELECT seq_id, topic, id, metadata FROM embeddings_queue WHERE length(metadata) > ? ORDER BY seq_id",
+        part = parts[topic.rpartition("/")[2]]
+        if number > part.position:
+            part.logged.add(id)
+    for topic, number, id, metadata in database.execute(
+        "SELECT topic, seq_id, id, metadata FROM embeddings_queue WHERE length(metadata) > ? ORDER BY seq_id",
         (_LEAST_BYTES,),
     ):
-        collection = topic.rpartition("/")[2]
-        tags = _tags(json.loads(metadata))
-        if number > applied.get(collection, 0) and len(tags) > MOST_LISTED:
-            found[collection].append(BlockingWrite(number, id, len(tags)))
-    return found
+        part, tags = parts[topic.rpartition("/")[2]], _tags(json.loads(metadata))
+        if number > part.applied and len(tags) > MOST_LISTED:
+            part.blocking.append(BlockingWrite(number, id, len(tags)))
 
 
 def unblock(folder: Path, collections: Iterable[InspectedCollection]) -> None:
