@@ -111,13 +111,13 @@ class CircuitBreaker:
         try:
             yield
         except Exception as error:
-            self._end(token, started)
             self.failed(error)
             raise
-        except BaseException:
-            self._end(token, started)
-            raise
-        self._end(token, started)
+        finally:
+            now = time.monotonic()
+            with self._changed:
+                del self._under_way[token]
+                self._answered.append((now, now - started))
         if _mode.get() != "patient":
             self._reached(time.monotonic() - started)
 
@@ -156,14 +156,7 @@ class CircuitBreaker:
         with self._changed:
             self._waiting = [other for other in self._waiting if other != call]
 
-    def _end(self, token: object, started: float) -> None:
-        now = time.monotonic()
-        with self._changed:
-            del self._under_way[token]
-            self._answered.append((now, now - started))
-
     def _reached(self, seconds: float) -> None:
-        """Note that the server answered within that many seconds."""
         with self._changed:
             if self._trouble is None:
                 return
@@ -182,9 +175,8 @@ class CircuitBreaker:
         with self._changed:
             self._asked_at = time.monotonic()
             if self._prober is None or not self._prober.is_alive():
-                self._prober = threading.Thread(
-                    target=self._probe_until_reached, name="autogen-memory-probe", daemon=True
-                )
+                name = "autogen-memory-probe"
+                self._prober = threading.Thread(target=self._probe_until_reached, name=name, daemon=True)
                 self._prober.start()
 
     def _probe_until_reached(self) -> None:

@@ -136,7 +136,8 @@ class StoreConnection:
             if isinstance(self.backend, Identified):
                 identity = await self.backend.identity()
             shared = self._shared = _shared_by_store.setdefault(identity, _Shared())
-            shared.join(self)
+            with shared.mutex:
+                shared.connections.add(self)
         return shared
 
 
@@ -144,31 +145,24 @@ class _Shared:
     """What the connections of this process to one store share. Serves any thread."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._connections: weakref.WeakSet[StoreConnection] = weakref.WeakSet()
+        self.mutex = threading.Lock()
+        self.connections: weakref.WeakSet[StoreConnection] = weakref.WeakSet()
         self._locks: weakref.WeakValueDictionary[str, CrossLoopLock] = weakref.WeakValueDictionary()
         self._objects: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
-    def join(self, connection: StoreConnection) -> None:
-        with self._mutex:
-            self._connections.add(connection)
-
     def leave(self, connection: StoreConnection) -> None:
         """Remove a connection. After the last one another process may change the store, so nothing known of it is kept."""
-        with self._mutex:
-            self._connections.discard(connection)
-            if not self._connections:
+        with self.mutex:
+            self.connections.discard(connection)
+            if not self.connections:
                 self._objects.clear()
 
     def lock(self, name: str) -> CrossLoopLock:
-        with self._mutex:
-            lock = self._locks.get(name)
-            if lock is None:
-                lock = self._locks[name] = CrossLoopLock()
-            return lock
+        with self.mutex:
+            return self._locks.setdefault(name, CrossLoopLock())
 
     def object(self, name: str, make: Callable[[], T]) -> T:
-        with self._mutex:
+        with self.mutex:
             found: T | None = self._objects.get(name)
             if found is None:
                 found = self._objects[name] = make()
@@ -252,7 +246,7 @@ async def verify(table: RecordTable, ids: Sequence[str], embed: Embed) -> bool:
     records, vectors = await table.get(sample), await table.vectors(sample)
     made = await embed(records)
     return all(
-        record.id in vectors and _cosine(vectors[record.id], vector) > _SAME for record, vector in zip(records, made)
+        record.id in vectors and cosine(vectors[record.id], vector) > _SAME for record, vector in zip(records, made)
     )
 
 
@@ -281,7 +275,7 @@ async def mend(table: RecordTable, embed: Embed) -> int:
     return await table.mend(embed) if isinstance(table, Rebuildable) else 0
 
 
-def _cosine(one: Vector, other: Vector) -> float:
+def cosine(one: Vector, other: Vector) -> float:
     import numpy as np
 
     return float(np.dot(one, other) / ((np.linalg.norm(one) * np.linalg.norm(other)) or 1))

@@ -34,8 +34,8 @@ class FolderLock:
 
         self._lock = FileLock(folder / _LOCK, timeout=0, mode=private_files.FILE, thread_local=False)
 
-    def take(self) -> None:
-        """Lock the folder.
+    def take(self) -> FolderLock:
+        """Lock the folder, and return the lock.
 
         Raises:
             StoreLockedError: Another process has locked it.
@@ -54,19 +54,17 @@ class FolderLock:
                 "store=ServerStore('127.0.0.1', 8000) in each."
             ) from None
         try:
-            self.name_holder(os.getpid(), _this_program())
+            # without its arguments, which may hold secrets
+            self.name_holder(os.getpid(), _program(sys.argv[0] if sys.argv else ""))
         except BaseException:
             self._lock.release()
             raise
+        return self
 
     def name_holder(self, pid: int, program: str) -> None:
         """Note for other processes which one has the lock: this one, or one that it started and that shares the lock."""
-        holder = {
-            "pid": pid,
-            "program": program[:100],
-            "host": socket.gethostname(),
-            "since": utc_now().isoformat(timespec="seconds"),
-        }
+        host, since = socket.gethostname(), utc_now().isoformat(timespec="seconds")
+        holder = {"pid": pid, "program": program[:100], "host": host, "since": since}
         private_files.write(self._folder / _HOLDER, json.dumps(holder))
 
     def descriptors(self) -> tuple[int, ...]:
@@ -88,14 +86,10 @@ class FolderLock:
         Raises:
             StoreLockedError: Another process has locked it.
         """
-        lock = cls(folder) if (folder / _LOCK).exists() else None
-        if lock is not None:
-            lock.take()
-        try:
+        with contextlib.ExitStack() as stack:
+            if (folder / _LOCK).exists():
+                stack.callback(cls(folder).take().release)
             yield
-        finally:
-            if lock is not None:
-                lock.release()
 
 
 def holder_of(folder: Path) -> str | None:
@@ -103,18 +97,13 @@ def holder_of(folder: Path) -> str | None:
     try:
         holder = json.loads((folder / _HOLDER).read_text(encoding="utf-8"))
         since = datetime.fromisoformat(holder["since"])
-        program = holder.get("program") or _named(str(holder.get("command", "")).split(" ")[0])
+        program = holder.get("program") or _program(str(holder.get("command", "")).split(" ")[0])
         return f"process {holder['pid']} ({program}) on {holder['host']} since {since:%Y-%m-%d %H:%M:%S} UTC"
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _this_program() -> str:
-    """Return the name of this program, without its arguments, which may hold secrets."""
-    return _named(sys.argv[0] if sys.argv else "")
-
-
-def _named(path: str) -> str:
+def _program(path: str) -> str:
     folder, name = os.path.split(path)
     name = os.path.basename(folder) if name == "__main__.py" else name
     return "python" if name in ("", "-c", "-m", "-") else name

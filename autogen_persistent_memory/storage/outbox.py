@@ -7,6 +7,7 @@ blocks; call it in a thread.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -185,20 +186,17 @@ class Outbox:
     def _delete_abandoned(self) -> None:
         """Delete files that a killed process left half written."""
         for path in self.folder.glob("*.tmp"):
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
                     path.unlink()
-            except FileNotFoundError:
-                continue
 
 
 @cache
 def _format() -> TypeAdapter[QueuedMessage]:
     from pydantic import ConfigDict, TypeAdapter
 
-    return TypeAdapter(
-        QueuedMessage, config=ConfigDict(hide_input_in_errors=True)
-    )  # errors are logged, messages must not be
+    hidden = ConfigDict(hide_input_in_errors=True)  # errors are logged, messages must not be
+    return TypeAdapter(QueuedMessage, config=hidden)
 
 
 def _message(line: str) -> QueuedMessage:

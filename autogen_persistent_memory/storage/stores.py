@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 from ..core.checks import optional_text, require_text
@@ -100,13 +101,13 @@ class ServerStore:
         )
 
     def __repr__(self) -> str:
-        config, usual = self.config, ServerStoreConfig()
-        others = [
-            f"{name}={getattr(config, name)!r}"
-            for name in ("ssl", "tenant", "database")
-            if getattr(config, name) != getattr(usual, name)
+        others = self.config.model_dump(include={"ssl", "tenant", "database"}, exclude_defaults=True)
+        given = [
+            repr(self.config.host),
+            repr(self.config.port),
+            *(f"{name}={value!r}" for name, value in others.items()),
         ]
-        return f"ServerStore({', '.join([repr(config.host), repr(config.port), *others])})"
+        return f"ServerStore({', '.join(given)})"
 
     def connect(self) -> ChromaConnection:
         """Return a connection, without opening anything yet."""
@@ -144,10 +145,8 @@ class CloudStore:
         )
 
     def __repr__(self) -> str:
-        given = [
-            f"{name}={value!r}" for name in ("tenant", "database") if (value := getattr(self.config, name)) is not None
-        ]
-        return f"CloudStore({', '.join(given)})"
+        given = self.config.model_dump(include={"tenant", "database"}, exclude_defaults=True)
+        return f"CloudStore({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     def connect(self) -> ChromaConnection:
         """Return a connection, without opening anything yet."""
@@ -198,10 +197,6 @@ def store_config(store: MemoryStore) -> StoreConfig:
 
 def store_from_config(config: StoreConfig) -> MemoryStore:
     """Return the store that a configuration describes."""
-    if isinstance(config, EmbeddedStoreConfig):
-        return EmbeddedStore(config.path)
-    if isinstance(config, ServerStoreConfig):
-        return ServerStore(**config.model_dump(exclude={"type"}))
-    if isinstance(config, CloudStoreConfig):
-        return CloudStore(**config.model_dump(exclude={"type"}))
-    return TemporaryStore(config.id)
+    stores: dict[str, Callable[..., MemoryStore]]
+    stores = {"embedded": EmbeddedStore, "server": ServerStore, "cloud": CloudStore, "temporary": TemporaryStore}
+    return stores[config.type](**config.model_dump(exclude={"type"}))

@@ -7,9 +7,10 @@ import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from itertools import count
+from typing import Any, TypeAlias
 
-from autogen_core import CancellationToken, FunctionCall
+from autogen_core import FunctionCall
 from autogen_core.models import (
     ChatCompletionClient,
     CreateResult,
@@ -48,9 +49,7 @@ class Asked:
     @property
     def texts(self) -> list[str]:
         """The content of each message as text."""
-        return [
-            message.content if isinstance(message.content, str) else str(message.content) for message in self.messages
-        ]
+        return [str(message.content) for message in self.messages]
 
     @property
     def memory(self) -> str | None:
@@ -96,7 +95,7 @@ class ScriptedModel(ChatCompletionClient):
         )
         self._last_usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
         self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
-        self._calls = 0
+        self._numbers = count(1)
         self.asked: list[Asked] = []
         """Every request so far."""
 
@@ -105,10 +104,8 @@ class ScriptedModel(ChatCompletionClient):
         messages: Sequence[LLMMessage],
         *,
         tools: Sequence[Tool | ToolSchema] = (),
-        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
         json_output: bool | type[BaseModel] | None = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: CancellationToken | None = None,
+        **ignored: Any,
     ) -> CreateResult:
         """Record the request, and answer with the next step of the script.
 
@@ -138,17 +135,10 @@ class ScriptedModel(ChatCompletionClient):
         return result
 
     async def create_stream(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[Tool | ToolSchema] = (),
-        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
-        json_output: bool | type[BaseModel] | None = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: CancellationToken | None = None,
+        self, messages: Sequence[LLMMessage], **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Answer as `create` does, a text word by word."""
-        result = await self.create(messages, tools=tools, json_output=json_output)
+        result = await self.create(messages, **options)
         if isinstance(result.content, str):
             for piece in re.findall(r"\s*\S+|\s+$", result.content):
                 yield piece
@@ -160,13 +150,12 @@ class ScriptedModel(ChatCompletionClient):
         if isinstance(answer, str):
             usage = RequestUsage(prompt_tokens, len(answer.split()))
             return CreateResult(finish_reason="stop", content=answer, usage=usage, cached=False)
-        calls = [self._call(call) for call in ([answer] if isinstance(answer, ToolCall) else answer)]
+        calls = [
+            FunctionCall(id=f"call-{next(self._numbers)}", name=call.name, arguments=json.dumps(dict(call.arguments)))
+            for call in ([answer] if isinstance(answer, ToolCall) else answer)
+        ]
         usage = RequestUsage(prompt_tokens, len(calls))
         return CreateResult(finish_reason="function_calls", content=calls, usage=usage, cached=False)
-
-    def _call(self, call: ToolCall) -> FunctionCall:
-        self._calls += 1
-        return FunctionCall(id=f"call-{self._calls}", name=call.name, arguments=json.dumps(dict(call.arguments)))
 
     async def close(self) -> None:
         """Do nothing: there is nothing to close."""

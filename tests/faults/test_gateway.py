@@ -10,7 +10,6 @@ from toys import words
 from unreliable import Gateway, gateway_to
 
 from autogen_persistent_memory import PersistentMemory, ServerStore, StoreUnavailableError
-from autogen_persistent_memory.storage.chroma.server import is_repeatable
 
 
 @pytest.fixture
@@ -77,21 +76,3 @@ async def test_other_requests_are_not_retried(gateway: Gateway, namespace: str) 
             await table._call(drop, writes=True)
         assert [status for method, _, status in gateway.requests if method == "DELETE"] == [503]
         assert [record.content for record in await memory.records()] == ["Likes tea"]
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "content", "repeatable"),
-    [
-        ("GET", "/api/v2/heartbeat", b"", True),
-        ("post", "/api/v2/tenants/t/databases/d/collections/c/query", b"", True),
-        ("post", "/api/v2/tenants/t/databases/d/collections/c/upsert", b"", True),
-        ("post", "/api/v2/tenants/t/databases/d/collections/c/delete", b"", True),
-        ("post", "/api/v2/tenants/t/databases/d/collections/c/add", b"", False),
-        ("post", "/api/v2/tenants/t/databases/d/collections", b'{"get_or_create":true}', True),
-        ("post", "/api/v2/tenants/t/databases/d/collections", b'{"get_or_create":false}', False),
-        ("put", "/api/v2/tenants/t/databases/d/collections/c", b"", False),
-        ("delete", "/api/v2/tenants/t/databases/d/collections/c", b"", False),
-    ],
-)
-def test_only_reads_and_writes_by_id_are_idempotent(method: str, path: str, content: bytes, repeatable: bool) -> None:
-    assert is_repeatable(method, f"http://host:8000{path}", content) is repeatable

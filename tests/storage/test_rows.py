@@ -9,7 +9,7 @@ from test_checks import JSON_VALUES, TEXT
 from autogen_persistent_memory import MemoryRecord
 from autogen_persistent_memory.core.checks import fold_kind
 from autogen_persistent_memory.core.records import Selection
-from autogen_persistent_memory.storage.chroma.rows import to_metadata, to_new_row, to_record, to_row, to_where
+from autogen_persistent_memory.storage.chroma.rows import to_metadata, to_record, to_row, to_where
 
 WORDS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
 TIMES = st.datetimes(datetime(1900, 1, 1), datetime(9000, 1, 1), timezones=st.just(timezone.utc))
@@ -52,7 +52,7 @@ def test_a_record_comes_back_from_its_row_as_it_was(record: MemoryRecord) -> Non
 @pytest.mark.parametrize("count", [1, 3_000, 20_000])
 def test_a_long_content_comes_back_whole_and_only_its_beginning_is_the_document(unit: str, count: int) -> None:
     record = replace(RECORD, content=unit * count)
-    document, metadata = to_new_row(record)
+    document, metadata = to_row(record, new=True)
     assert len(document) <= 16_000
     assert record.content.startswith(document)
     assert all(text.isascii() for name, text in metadata.items() if name == "rest")
@@ -65,7 +65,7 @@ def test_a_long_content_comes_back_whole_and_only_its_beginning_is_the_document(
 
 
 def test_a_content_that_became_short_has_no_rest() -> None:
-    assert to_row(RECORD)[1]["rest"] is None
+    assert to_row(RECORD, new=False)[1]["rest"] is None
 
 
 @given(RECORDS)

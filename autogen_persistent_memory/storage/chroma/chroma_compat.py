@@ -136,13 +136,8 @@ def server_url(host: str, port: int, *, ssl: bool) -> str:
     """Return the address of a server's API."""
     from chromadb.api.fastapi import FastAPI
 
-    url = FastAPI.resolve_url(
-        chroma_server_host=host,
-        chroma_server_http_port=port,
-        chroma_server_ssl_enabled=ssl,
-        default_api_path="/api/v2",
-    )
-    return str(url)
+    address = {"chroma_server_host": host, "chroma_server_http_port": port, "chroma_server_ssl_enabled": ssl}
+    return str(FastAPI.resolve_url(**address, default_api_path="/api/v2"))
 
 
 def is_blocked(error: BaseException | str) -> bool:

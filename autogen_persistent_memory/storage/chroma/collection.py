@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from ...core.errors import EmbeddingMismatchError
 from ...text.embeddings import as_options
 from ..protocol import ANY_EMBEDDING
 from .chroma_compat import bare, bare_collection
-from .migrations import check_schema, migrated
-from .rows import Metadata, collection_metadata, collection_name
+from .migrations import Metadata, check_schema, migrated
+from .rows import collection_metadata, collection_name
 from .shared_client import collections_used
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 T = TypeVar("T")
+_PAGE = 1000
 _INDEX: CreateHNSWConfiguration = {"space": "cosine", "max_neighbors": 48}
 """With Chroma's 16 neighbours one in a thousand similar memories cannot be reached from any other, and is never found by
 meaning; with 48 hardly any. They take 256 bytes per memory and no measurable time."""
@@ -48,13 +49,9 @@ class NamespaceCollection:
         """Use the collection if it exists, else return the default."""
         return await self._call(lambda client: self._use(client, use, default))
 
-    async def write(self, use: Callable[[Collection], T]) -> T:
-        """Use the collection, creating it if it does not exist."""
-        return await self._call(lambda client: self._use(client, use), writes=True)
-
-    async def change(self, use: Callable[[Collection], T], default: T) -> T:
-        """Use the collection to change rows if it exists, else return the default."""
-        return await self._call(lambda client: self._use(client, use, default), writes=True)
+    async def write(self, use: Callable[[Collection], T], *default: T) -> T:
+        """Use the collection to change rows. If it does not exist, return the default, or without one create it."""
+        return await self._call(lambda client: self._use(client, use, *default), writes=True)
 
     def drop(self, client: ClientAPI) -> None:
         """Delete the collection and everything in it, dead vectors included."""
@@ -127,6 +124,14 @@ class NamespaceCollection:
                 f"{shlex.quote(self._namespace)} {as_options(ours)}`, with --path FOLDER or --server HOST:PORT unless it is in "
                 "the default store."
             )
+
+
+def all_collections(client: ClientAPI) -> Iterator[Collection]:
+    """Yield every collection of a client, ours and others."""
+    offset = 0
+    while page := client.list_collections(limit=_PAGE, offset=offset):
+        offset += len(page)
+        yield from page
 
 
 def get_collection(client: ClientAPI, name: str) -> Collection | None:

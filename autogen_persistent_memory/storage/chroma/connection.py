@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..availability import CircuitBreaker
 from ..outbox import Outbox
 from ..protocol import ANY_EMBEDDING, Part, Stored, TableName
-from .collection import NamespaceCollection
+from .collection import NamespaceCollection, all_collections
 from .embedded import Folder
 from .record_rows import ChromaRecordTable
 from .rows import stored_of
-from .shared_client import ClientSource, SharedClient, closed_meanwhile, join_shared_client
+from .shared_client import CLOSING_SECONDS, ClientSource, SharedClient, closed_meanwhile, join_shared_client
 from .values import ChromaValues
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from ..repair.startup_repair import VectorRepair
 
 T = TypeVar("T")
-_PAGE = 1000
-_CLOSING_SECONDS = 5.0
 
 
 class ChromaConnection:
@@ -46,8 +45,8 @@ class ChromaConnection:
         return ChromaValues(self._call, namespace)
 
     async def inventory(self) -> list[Stored]:
-        found = await self._call(_metadata_of_collections)
-        return sorted(filter(None, map(stored_of, found)), key=lambda stored: (stored.namespace, stored.table))
+        found = await self._call(lambda client: [stored_of(found.metadata) for found in all_collections(client)])
+        return sorted(filter(None, found), key=lambda stored: (stored.namespace, stored.table))
 
     async def drop(self, namespace: str, parts: Sequence[Part]) -> None:
         collections = [NamespaceCollection(self._call, namespace, part, ANY_EMBEDDING) for part in parts]
@@ -62,7 +61,7 @@ class ChromaConnection:
 
     async def close(self) -> None:
         """Leave the shared client, once no call of this connection is under way; later calls fail."""
-        until = asyncio.get_running_loop().time() + _CLOSING_SECONDS
+        until = asyncio.get_running_loop().time() + CLOSING_SECONDS
         while self._calls and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 (calls may be of other loops)
             await asyncio.sleep(0.005)
         self._is_closed = True
@@ -102,22 +101,26 @@ class ChromaConnection:
 
     async def examine(self) -> Inspection:
         """Inspect the collections: in the folder itself, or as far as they can be seen through Chroma."""
+        from ..repair.inspect import survey
+
         shared = await self._joined()
-        folder = shared.source.folder
-        return await self._call(_survey) if folder is None else await shared.while_closed(self, folder, folder.examine)
+        folder = shared.source
+        if not isinstance(folder, Folder):
+            return await self._call(survey)
+        return await shared.while_closed(self, folder.examine)
 
     @property
     def is_in_folder(self) -> bool:
         """Whether the store is in a folder of this machine, so that `on_folder` works."""
-        return self._source.folder is not None
+        return isinstance(self._source, Folder)
 
     async def on_folder(self, work: Callable[[Path], T]) -> T:
         """Do work on the folder of an embedded store, in a thread, while no client has it open."""
         shared = await self._joined()
-        folder = shared.source.folder
-        if folder is None:
+        folder = shared.source
+        if not isinstance(folder, Folder):
             raise ValueError("The store is not in a folder of this machine. Use an EmbeddedStore.")
-        return await shared.while_closed(self, folder, lambda: folder.work_on(work))
+        return await shared.while_closed(self, partial(folder.work_on, work))
 
     async def delete_collection(self, name: str) -> None:
         """Delete a collection for good."""
@@ -132,8 +135,8 @@ class ChromaConnection:
 
     async def _repair(self) -> VectorRepair | None:
         await self.prepare()
-        folder = (await self._joined()).source.folder
-        return None if folder is None else folder.repair
+        folder = (await self._joined()).source
+        return folder.repair if isinstance(folder, Folder) else None
 
     async def _joined(self) -> SharedClient:
         if self._is_closed:
@@ -141,18 +144,3 @@ class ChromaConnection:
         if self._shared is None:
             self._shared = await join_shared_client(self._source, self)
         return self._shared
-
-
-def _survey(client: ClientAPI) -> Inspection:
-    from ..repair.inspect import survey
-
-    return survey(client)
-
-
-def _metadata_of_collections(client: ClientAPI) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
-    offset = 0
-    while page := client.list_collections(limit=_PAGE, offset=offset):
-        offset += len(page)
-        found += [collection.metadata or {} for collection in page]
-    return found

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
 
     from ..repair.inspect import Inspection
-    from ..repair.startup_repair import StartupRepair, VectorRepair
+    from ..repair.startup_repair import VectorRepair
 
 T = TypeVar("T")
 _OURS = "autogen_memory."
@@ -39,13 +39,10 @@ class Folder(ClientSource):
     def __init__(self, path: str) -> None:
         self.given = path
         self._lock: FolderLock | None = None
-        self._startup: StartupRepair | None = None
+        self.repair: VectorRepair | None = None
+        """What opening the folder did about damaged indexes, and what is still to be done."""
         self._is_unchanged = False
         """Whether nobody can have changed the folder since a client on it was closed."""
-
-    @property
-    def folder(self) -> Folder:
-        return self
 
     @cached_property
     def path(self) -> Path:
@@ -57,32 +54,28 @@ class Folder(ClientSource):
 
     def open(self) -> ClientAPI:
         private_files.make_folder(self.path)
-        lock = self._lock or self._take_lock()
+        lock = self._lock or FolderLock(self.path).take()
         try:
-            if self._startup is not None and self._is_unchanged:
-                startup, client = self._startup, open_folder(self.path)
-            else:
-                startup, client = self._open_and_repair()
+            client = open_folder(self.path) if self._is_unchanged else self._open_and_repair()
         except BaseException:
             lock.release()
-            self._lock = None
+            self._lock, self._is_unchanged = None, False
             raise
-        self._lock, self._startup, self._is_unchanged = lock, startup, False
+        self._lock, self._is_unchanged = lock, False
         return client
 
-    def _open_and_repair(self) -> tuple[StartupRepair, ClientAPI]:
-        from ..repair.startup_repair import StartupRepair
+    def _open_and_repair(self) -> ClientAPI:
+        from ..repair.startup_repair import after_opening, before_opening
 
-        startup = StartupRepair(self.path)
-        startup.before_opening()
+        damage = before_opening(self.path)
         client = open_folder(self.path)
         try:
-            startup.after_opening(client)
+            self.repair = after_opening(self.path, client, damage)
             self._close_to_others()
         except BaseException:
             client.close()
             raise
-        return startup, client
+        return client
 
     def _close_to_others(self) -> None:
         """Make Chroma's files, which have the modes that the umask leaves, and ours of earlier versions private."""
@@ -91,9 +84,7 @@ class Folder(ClientSource):
                 if path.name.startswith((DATABASE, _OURS)) or SEGMENT.fullmatch(path.name):
                     private_files.make_private(path)
 
-    @property
-    def most_indexes(self) -> int:
-        """How many collections a client may have used before it is closed and opened again."""
+    def most_collections(self) -> int:
         try:
             from resource import RLIMIT_NOFILE, getrlimit
         except ImportError:  # on Windows
@@ -101,21 +92,17 @@ class Folder(ClientSource):
         files = getrlimit(RLIMIT_NOFILE)[0]
         return max(8, min(_MOST_INDEXES, (files - _OTHER_FILES) // _FILES_PER_INDEX))
 
-    def _take_lock(self) -> FolderLock:
-        lock = FolderLock(self.path)
-        lock.take()
-        return lock
-
     def pause(self, client: ClientAPI) -> None:
-        """Close a client, but keep the folder locked until the next one is opened."""
         client.close()
         self._is_unchanged = True
 
     def close(self, client: ClientAPI) -> None:
+        from ..repair.startup_repair import after_closing
+
         try:
             client.close()
-            if self._startup is not None:
-                self._startup.after_closing()
+            if self.repair is not None:
+                after_closing(self.path, self.repair)
             self._close_to_others()
         finally:
             if self._lock is not None:
@@ -146,19 +133,12 @@ class Folder(ClientSource):
     def _locked(self) -> Iterator[None]:
         """Keep other processes out, also while no client is open."""
         self._is_unchanged = False
-        if self._lock is not None:
-            yield
-            return
-        lock = self._take_lock()
+        lock = self._lock or FolderLock(self.path).take()
         try:
             yield
         finally:
-            lock.release()
-
-    @property
-    def repair(self) -> VectorRepair | None:
-        """What opening the folder did about damaged indexes, and what is still to be done."""
-        return None if self._startup is None else self._startup.repair
+            if lock is not self._lock:
+                lock.release()
 
     def describe(self, error: BaseException) -> str:
         path, number = self.path, getattr(error, "errno", None)

@@ -113,8 +113,8 @@ def _made(metadata: Mapping[str, Any] | None) -> list[str]:
 
 
 def _stamp(made: list[str]) -> Metadata:
-    """Return the metadata that names these migrations. Chroma stores neither lists nor empty texts there."""
-    return {_SCHEMA: schema_version()} | ({_MADE: " ".join(made)} if made else {})
+    """Return the metadata that names these migrations. Chroma stores no lists there."""
+    return {_SCHEMA: schema_version(), _MADE: " ".join(made)}
 
 
 def _change_rows(collection: Collection, change: Callable[[Metadata], Metadata]) -> None:

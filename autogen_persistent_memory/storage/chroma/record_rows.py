@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.errors import StoreUnavailableError
 from ...core.records import MemoryRecord, Selection
@@ -19,7 +19,8 @@ from ..connection import reindex, verify
 from ..protocol import Embed, Near, TableName
 from .chroma_compat import bare_collection
 from .collection import Caller, NamespaceCollection, delete_rows, get_collection, vectors_of
-from .rows import Metadata, to_metadata, to_new_row, to_record, to_row, to_usage, to_where
+from .migrations import Metadata
+from .rows import to_metadata, to_record, to_row, to_usage, to_where
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -53,19 +54,16 @@ class ChromaRecordTable(NamespaceCollection):
         self._repair = repair
 
     async def put(self, records: Sequence[MemoryRecord], vectors: Vectors, *, new: bool = False) -> None:
-        form = to_new_row if new else to_row
         for part in _chunks(records):
-            await self.write(partial(_upsert, records=records[part], vectors=vectors[part], to_row=form))
+            await self.write(partial(_upsert, records=records[part], vectors=vectors[part], new=new))
 
     async def amend(self, records: Sequence[MemoryRecord], *, usage_only: bool = False) -> None:
         metadata = to_usage if usage_only else to_metadata
         for part in _chunks(records):
-            await self.change(partial(_update, records=records[part], metadata=metadata), None)
+            await self.write(partial(_update, records=records[part], metadata=metadata), None)
 
     async def get(self, ids: Sequence[str]) -> list[MemoryRecord]:
-        if not ids:
-            return []
-        return await self.read(lambda collection: self._records(collection.get(ids=list(ids))), [])
+        return await self.read(partial(self._get_from, ids=ids), []) if ids else []
 
     async def select(self, selection: Selection) -> list[MemoryRecord]:
         where = to_where(selection)
@@ -88,19 +86,16 @@ class ChromaRecordTable(NamespaceCollection):
         where = to_where(selection, thorough=thorough)
 
         def search(collection: Collection) -> list[Near]:
-            answer = collection.query(
+            answer: Any = collection.query(
                 query_embeddings=list(vectors), n_results=fetch, where=where, include=["distances"]
             )
-            distances = cast(list[list[float]], answer["distances"])
-            return [
-                {id: 1.0 - distance for id, distance in zip(*row, strict=True)}
-                for row in zip(answer["ids"], distances, strict=True)
-            ]
+            rows = zip(answer["ids"], answer["distances"], strict=True)
+            return [{id: 1.0 - distance for id, distance in zip(*row, strict=True)} for row in rows]
 
         return await self.read(search, [{} for _ in vectors]) if len(vectors) else []
 
     async def remove(self, ids: Sequence[str]) -> int:
-        return sum([await self.change(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(ids)])
+        return sum([await self.write(partial(delete_rows, ids=ids[part]), 0) for part in _chunks(ids)])
 
     async def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
         return await self.read(partial(vectors_of, ids=ids), {})
@@ -154,9 +149,8 @@ class ChromaRecordTable(NamespaceCollection):
                 ids = changed[start : start + _REBUILD_PAGE]
                 page = await self._old(partial(self._get_from, ids=ids))
                 vectors = await (self._kept(page, embed) if keep else embed(page))
-                form = to_row if copied else to_new_row
                 for part in _chunks(page):
-                    await self._new(partial(_upsert, records=page[part], vectors=vectors[part], to_row=form))
+                    await self._new(partial(_upsert, records=page[part], vectors=vectors[part], new=not copied))
                 done(len([id for id in ids if id not in copied]))
             for part in _chunks(gone):
                 await self._new(partial(delete_rows, ids=gone[part]))
@@ -197,8 +191,8 @@ class ChromaRecordTable(NamespaceCollection):
         new.modify(name=self._name)
         self._found = None
 
-    def _get_from(self, collection: Collection, ids: list[str]) -> list[MemoryRecord]:
-        return self._records(collection.get(ids=ids))
+    def _get_from(self, collection: Collection, ids: Sequence[str]) -> list[MemoryRecord]:
+        return self._records(collection.get(ids=list(ids)))
 
     def _records(self, answer: Any) -> list[MemoryRecord]:
         rows = zip(answer["ids"], answer["documents"] or [], answer["metadatas"] or [], strict=True)
@@ -215,15 +209,10 @@ def _chunks(items: Sequence[MemoryRecord] | Sequence[str]) -> Iterator[slice]:
             start = end
 
 
-def _upsert(
-    collection: Collection,
-    records: Sequence[MemoryRecord],
-    vectors: Vectors,
-    to_row: Callable[[MemoryRecord], tuple[str, Metadata]] = to_row,
-) -> None:
+def _upsert(collection: Collection, records: Sequence[MemoryRecord], vectors: Vectors, new: bool) -> None:
     import numpy as np
 
-    rows = [to_row(record) for record in records]
+    rows = [to_row(record, new=new) for record in records]
     collection.upsert(
         ids=[record.id for record in records],
         embeddings=np.asarray(vectors, dtype=np.float32),

@@ -11,6 +11,7 @@ it saves its index it reads everything again with each write, which takes as lon
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import re
@@ -23,7 +24,7 @@ from typing import Any
 from ...core.checks import fold_kind
 from ...core.records import MemoryRecord, Selection
 from ..protocol import Stored
-from .migrations import up_to_date_stamp
+from .migrations import Metadata, up_to_date_stamp
 
 _PREFIX = "apm"
 _MOST_GUESSES = 10_000
@@ -38,8 +39,6 @@ MOST_LISTED = 32_766 // 6
 _DOCUMENT = "chroma:document"
 """The metadata key under which Chroma's database has the document of a row."""
 
-Metadata = dict[str, Any]
-
 
 def collection_name(namespace: str, table: str) -> str:
     """Return a valid Chroma name: a readable beginning, and the hash of the namespace, which makes it unique."""
@@ -49,8 +48,7 @@ def collection_name(namespace: str, table: str) -> str:
 
 def collection_metadata(namespace: str, table: str, embedding_id: str) -> Metadata:
     """Return the metadata of a new collection."""
-    identity = {"apm_namespace": namespace, "apm_shelf": table, "apm_embedding": embedding_id}
-    return up_to_date_stamp() | identity
+    return up_to_date_stamp() | {"apm_namespace": namespace, "apm_shelf": table, "apm_embedding": embedding_id}
 
 
 def namespace_of(metadata: Mapping[str, Any] | None) -> str | None:
@@ -102,19 +100,17 @@ def to_metadata(record: MemoryRecord) -> Metadata:
     }
 
 
-def to_row(record: MemoryRecord) -> tuple[str, Metadata]:
-    """Return the document and the metadata of a record's row, which replaces an older one."""
+def to_row(record: MemoryRecord, *, new: bool) -> tuple[str, Metadata]:
+    """Return the document and the metadata of a record's row.
+
+    A `new` row is without keys that do not apply: dropping them takes time. One that replaces another has them all.
+    """
     content = record.content
     longest = _LONGEST_ASCII if content.isascii() else _LONGEST_OTHER
     rest = content[longest:]
     packed = base64.b64encode(zlib.compress(rest.encode("utf-8"))).decode("ascii") if rest else None
-    return content[:longest], to_metadata(record) | {_REST: packed, _LENGTH: len(content) if rest else None}
-
-
-def to_new_row(record: MemoryRecord) -> tuple[str, Metadata]:
-    """Return the same for a new row: without keys that do not apply, since dropping them takes time."""
-    document, metadata = to_row(record)
-    return document, {name: value for name, value in metadata.items() if value is not None}
+    metadata = to_metadata(record) | {_REST: packed, _LENGTH: len(content) if rest else None}
+    return content[:longest], {name: value for name, value in metadata.items() if value is not None or not new}
 
 
 def to_usage(record: MemoryRecord) -> Metadata:
@@ -156,13 +152,11 @@ def whole_text(document: str | None, metadata: Mapping[str, Any]) -> str:
 
 def readable(metadata: Metadata, document: str | None) -> Metadata:
     """Return the metadata of a row that cannot be read as a record any more, with its whole text uncompressed."""
-    try:
-        text = whole_text(document, metadata)
-    except ValueError:
-        return metadata
-    if _REST not in metadata:
-        return metadata
-    return {name: value for name, value in metadata.items() if name not in (_REST, _LENGTH)} | {_DOCUMENT: text}
+    if _REST in metadata:
+        with contextlib.suppress(ValueError):
+            others = {name: value for name, value in metadata.items() if name not in (_REST, _LENGTH)}
+            return others | {_DOCUMENT: whole_text(document, metadata)}
+    return metadata
 
 
 def to_where(selection: Selection, *, thorough: bool = True) -> Metadata | None:
@@ -174,12 +168,8 @@ def to_where(selection: Selection, *, thorough: bool = True) -> Metadata | None:
     if selection.kinds is not None:
         clauses.append({"kind": {"$in": [spelling for kind in selection.kinds for spelling in _spellings(kind)]}})
     clauses += [{"tags": {"$contains": tag}} for tag in selection.tags or ()]
-    if selection.session is not None:
-        clauses.append({"session": selection.session})
-    if selection.key is not None:
-        clauses.append({"key": selection.key})
-    if selection.superseded_by is not None:
-        clauses.append({"superseded_by": selection.superseded_by})
+    equal = {name: getattr(selection, name) for name in ("session", "key", "superseded_by")}
+    clauses += [{name: value} for name, value in equal.items() if value is not None]
     if selection.expired_at is not None:
         clauses.append({"expires_at": {"$lte": _to_microseconds(selection.expired_at)}})
     if selection.current_at is not None and thorough:

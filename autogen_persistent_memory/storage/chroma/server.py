@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ class Server(ClientSource):
 
     def __init__(self, config: ServerStoreConfig) -> None:
         self._config = config
-        self._sessions: dict[ClientAPI, list[Any]] = {}
+        self._sessions: dict[ClientAPI, ExitStack] = {}
 
     def identity(self) -> tuple[str, ...]:
         return "server", self._config.model_dump_json(exclude={"outbox"})
@@ -74,13 +75,12 @@ class Server(ClientSource):
 
     def open(self) -> ClientAPI:
         config, headers = self._config, self._headers()
-        sessions: list[Any] = []
 
         def prepare(session: Any) -> None:
-            """Give a session a timeout, which Chroma does not, and retries."""
+            """Give a session a timeout and retries, and close it with the client: Chroma does none of that."""
             session.timeout = config.timeout
             session.request = with_retries(type(session).request.__get__(session), self.breaker, config.timeout)
-            sessions.append(session)
+            sessions.callback(session.close)
 
         settings = quiet_settings(
             chroma_api_impl="chromadb.api.fastapi.FastAPI",
@@ -89,17 +89,14 @@ class Server(ClientSource):
             chroma_server_ssl_enabled=config.ssl,
             chroma_server_headers=headers,
         )
-        try:
+        with ExitStack() as sessions:
             client = http_client(settings, config.tenant, config.database, prepare)
-        except BaseException:
-            _close_all(sessions)
-            raise
-        self._sessions[client] = sessions
+            self._sessions[client] = sessions.pop_all()
         return client
 
     def close(self, client: ClientAPI) -> None:
         client.close()
-        _close_all(self._sessions.pop(client, []))
+        self._sessions.pop(client).close()
 
     def describe(self, error: BaseException) -> str:
         where = f"{'https' if self._config.ssl else 'http'}://{self._config.host}:{self._config.port}"
@@ -177,12 +174,6 @@ def _cause(error: BaseException) -> BaseException:
     while found is not None and not isinstance(found, (httpx.TransportError, UnreachableError)):
         found = found.__cause__ or found.__context__
     return found or error
-
-
-def _close_all(sessions: list[Any]) -> None:
-    """Close HTTP sessions, which Chroma leaves open."""
-    for session in sessions:
-        session.close()
 
 
 _breakers: dict[tuple[str, ...], CircuitBreaker] = {}

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import os
 import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...core.errors import EmbeddingMismatchError, PersistentMemoryError, StoreLockedError, StoreUnavailableError
 from ...runtime.threads import DaemonPool, importing
@@ -25,25 +26,18 @@ from .chroma_compat import is_blocked, is_failure
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
 
-    from .embedded import Folder
-
 T = TypeVar("T")
 _READERS = 8
-_CLOSING_SECONDS = 5.0
+CLOSING_SECONDS = 5.0
 
 
-class ClientSource:
+class ClientSource(Protocol):
     """How to open and close a client of one store. The methods block; call them in a thread."""
 
-    local = True
+    local: bool = True
     """Whether opening it is work of this machine alone."""
-    writers = 1
+    writers: int = 1
     """How many threads may write at a time."""
-
-    @property
-    def folder(self) -> Folder | None:
-        """The source itself, if the store is in a folder."""
-        return None
 
     @cached_property
     def breaker(self) -> CircuitBreaker:
@@ -52,19 +46,23 @@ class ClientSource:
 
     def identity(self) -> tuple[str, ...]:
         """Return what is equal for two sources of the same data."""
-        raise NotImplementedError
 
     def open(self) -> ClientAPI:
         """Open a client."""
-        raise NotImplementedError
 
     def close(self, client: ClientAPI) -> None:
         """Close a client."""
-        raise NotImplementedError
+
+    def pause(self, client: ClientAPI) -> None:
+        """Close a client, but keep other processes out until the next one is opened."""
+        self.close(client)
+
+    def most_collections(self) -> float:
+        """Return how many collections a client may have used before it is closed and opened again."""
+        return math.inf
 
     def describe(self, error: BaseException) -> str:
         """Return what is wrong and what to do next, when Chroma raised this."""
-        raise NotImplementedError
 
     def outbox(self, namespace: str) -> Outbox | None:
         """Return the queue for what cannot be stored now. A store on this machine has none: both disks are the same."""
@@ -104,7 +102,7 @@ class SharedClient:
         self.source.breaker.check()
         pool = self._writers if writes else self._readers
         call = contextvars.copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(pool, call, self._guarded, user, use)
+        return await asyncio.get_running_loop().run_in_executor(pool, call, self._use, user, use)
 
     async def alone(self, work: Callable[[], T]) -> T:
         """Run `work` in a thread while no call is under way; calls that come meanwhile wait."""
@@ -114,13 +112,13 @@ class SharedClient:
         """Do the part of opening that is work of this machine alone."""
         await asyncio.get_running_loop().run_in_executor(self._readers, self._prepare, user)
 
-    async def while_closed(self, user: object, folder: Folder, work: Callable[[], T]) -> T:
+    async def while_closed(self, user: object, work: Callable[[], T]) -> T:
         """Run work on the store's folder in a thread while the client is closed; calls that come meanwhile wait.
 
         Raises:
             PersistentMemoryError: It failed; the message says what to do.
         """
-        return await asyncio.get_running_loop().run_in_executor(_closers, self._while_closed, user, folder, work)
+        return await asyncio.get_running_loop().run_in_executor(_closers, self._while_closed, user, work)
 
     def join(self, user: object) -> None:
         """Add a user, unless it is one already."""
@@ -139,12 +137,12 @@ class SharedClient:
 
     def _prepare(self, user: object) -> None:
         if self.source.local:
-            self._guarded(user, lambda client: None)
+            self._use(user, lambda client: None)
         else:
             import_chroma()
 
-    def _guarded(self, user: object, use: Callable[[ClientAPI], T]) -> T:
-        try:
+    def _use(self, user: object, use: Callable[[ClientAPI], T]) -> T:
+        def call() -> T:
             client = self._opened(user)
             try:
                 return use(client)
@@ -153,11 +151,8 @@ class SharedClient:
                     self._calls -= 1
                     self._idle.notify_all()
                 self._reopen_if_large(client)
-        except PersistentMemoryError:
-            raise
-        except BaseException as error:
-            failure = _translated(error, self.source)
-        raise failure
+
+        return _translating(self.source, call)
 
     def _alone(self, work: Callable[[], T]) -> T:
         with self._idle:
@@ -217,23 +212,21 @@ class SharedClient:
 
     def _reopen_if_large(self, client: ClientAPI) -> None:
         """Close a client that holds many collections in files and RAM; the next call opens a new one."""
-        folder = self.source.folder
         with self._mutex:
-            if folder is None or client is not self._client or len(collections_used(client)) <= folder.most_indexes:
-                return
             user = next(iter(self._users), None)
-            if user is None or self._is_reopening:
+            if client is not self._client or user is None or self._is_reopening:
                 return
-            self._is_reopening = True
-        _closers.submit(self._reopen, user, folder)
+            self._is_reopening = len(collections_used(client)) > self.source.most_collections()
+            if self._is_reopening:
+                _closers.submit(self._reopen, user)
 
-    def _reopen(self, user: object, folder: Folder) -> None:
+    def _reopen(self, user: object) -> None:
         try:
-            self._while_closed(user, folder, lambda: None)
+            self._while_closed(user, lambda: None)
         finally:
             self._is_reopening = False
 
-    def _while_closed(self, user: object, folder: Folder, work: Callable[[], T]) -> T:
+    def _while_closed(self, user: object, work: Callable[[], T]) -> T:
         while True:
             with self._mutex:
                 if user not in self._users:
@@ -245,21 +238,20 @@ class SharedClient:
                     client, self._client = self._client, None
                     break
             wait([busy])
-        try:
+
+        def pause_and_work() -> T:
             import_chroma()
             if client is not None:
                 self._until_idle()
-                folder.pause(client)
+                self.source.pause(client)
             return work()
-        except PersistentMemoryError:
-            raise
-        except BaseException as error:
-            failure = _translated(error, self.source)
+
+        try:
+            return _translating(self.source, pause_and_work)
         finally:
             with self._mutex:
                 self._opening = None
             pause.set_result(None)
-        raise failure
 
     def _close(self, client: ClientAPI) -> None:
         self._until_idle()
@@ -267,7 +259,7 @@ class SharedClient:
 
     def _until_idle(self) -> None:
         with self._idle:
-            self._idle.wait_for(lambda: self._calls == 0, timeout=_CLOSING_SECONDS)
+            self._idle.wait_for(lambda: self._calls == 0, timeout=CLOSING_SECONDS)
 
 
 _used: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
@@ -323,6 +315,17 @@ def closed_meanwhile() -> PersistentMemoryError:
         "The memory was closed while it was still at work. What it had acknowledged is stored; await its calls before "
         "you close it."
     )
+
+
+def _translating(source: ClientSource, work: Callable[[], T]) -> T:
+    """Return the result of work; raise an error of ours for what Chroma raises."""
+    try:
+        return work()
+    except PersistentMemoryError:
+        raise
+    except BaseException as error:
+        failure = _translated(error, source)
+    raise failure
 
 
 def _translated(error: BaseException, source: ClientSource) -> BaseException:

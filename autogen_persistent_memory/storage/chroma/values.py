@@ -15,11 +15,12 @@ from typing import Any, cast, get_args
 from ...core.errors import StoreUnavailableError
 from ..protocol import Entry, Space
 from .collection import Caller, NamespaceCollection, delete_rows
-from .rows import Metadata
+from .migrations import Metadata
 
 _CHUNK = 1024 * 1024
 _NO_EMBEDDING = "none"
-_PLACEHOLDER = [1.0]
+PLACEHOLDER = [1.0]
+"""The vector of every row: values are not searched by meaning."""
 _READ_TRIES = 5
 
 
@@ -94,13 +95,11 @@ class ChromaValues(NamespaceCollection):
         return dict(zip(answer["ids"], answer["metadatas"], strict=True)) if answer else {}
 
     async def _write(self, id: str, metadata: Metadata) -> None:
-        await self.write(
-            lambda collection: collection.upsert(ids=[id], embeddings=[_PLACEHOLDER], metadatas=[metadata])
-        )
+        await self.write(lambda collection: collection.upsert(ids=[id], embeddings=[PLACEHOLDER], metadatas=[metadata]))
 
     async def _delete(self, ids: list[str]) -> None:
         if ids:
-            await self.change(partial(delete_rows, ids=ids), 0)
+            await self.write(partial(delete_rows, ids=ids), 0)
 
 
 def entries_of(rows: Mapping[str, Metadata]) -> tuple[dict[tuple[Space, str], Entry], set[str]]:

@@ -21,16 +21,10 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct("<i6Qii3QdQ")
 _VERSION = 1
 _MOST_NEIGHBOURS = 1 << 10
-_LABEL_BYTES = 8
 _TRIED_ROWS = 256
 _UNIT_TOLERANCE = 1e-3
-HEADER, ELEMENTS, NORMS, LINKS, IDS = INDEX_FILES = (
-    "header.bin",
-    "data_level0.bin",
-    "length.bin",
-    "link_lists.bin",
-    "index_metadata.pickle",
-)
+INDEX_FILES = ("header.bin", "data_level0.bin", "length.bin", "link_lists.bin", "index_metadata.pickle")
+HEADER, ELEMENTS, NORMS, LINKS, IDS = INDEX_FILES
 
 
 @dataclass(frozen=True)
@@ -60,10 +54,10 @@ class IndexFiles:
         import numpy as np
 
         wanted = {self.labels[id]: id for id in ids if id in self.labels}
-        layout = _find_layout(self.folder, self.dimensions, self.labels) if wanted else None
-        if layout is None:
+        element = _find_element(self.folder, self.dimensions, self.labels) if wanted else None
+        if element is None:
             return {}
-        table = _elements(self.folder, layout)
+        table = _elements(self.folder, element)
         rows = np.flatnonzero(np.isin(table["label"], list(wanted)))
         vectors = np.array(table["vector"][rows], dtype=np.float32)
         with np.errstate(all="ignore"):
@@ -80,14 +74,12 @@ def read_index(folder: Path, dimensions: int) -> IndexFiles:
     """
     if not (folder / IDS).exists():
         return IndexFiles(folder, dimensions)
-    missing = [name for name in INDEX_FILES if not (folder / name).is_file()]
+    labels: dict[str, int] = {}
     try:
         labels = _read_labels(folder / IDS)
-    except _BrokenError as error:
-        return IndexFiles(folder, dimensions, problem=str(error))
-    if missing:
-        return IndexFiles(folder, dimensions, problem=f"{', '.join(missing)} is missing", labels=labels)
-    try:
+        missing = [name for name in INDEX_FILES if not (folder / name).is_file()]
+        if missing:
+            raise _BrokenError(f"{', '.join(missing)} is missing")
         return IndexFiles(folder, dimensions, labels=labels, elements=_check(folder, dimensions, labels))
     except _BrokenError as error:
         return IndexFiles(folder, dimensions, problem=str(error), labels=labels)
@@ -118,39 +110,12 @@ class _Header(NamedTuple):
     breadth: int
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """The layout of one element in the file of elements."""
+def _element(dimensions: int, neighbours: int) -> np.dtype[Any]:
+    """Return the layout of one element in the file of elements, with at most so many neighbours on the lowest level."""
+    import numpy as np
 
-    dimensions: int
-    neighbours: int
-    """How many neighbours an element has at most, on the lowest level."""
-
-    @property
-    def vector_at(self) -> int:
-        return 4 * (1 + self.neighbours)
-
-    @property
-    def label_at(self) -> int:
-        return self.vector_at + 4 * self.dimensions
-
-    @property
-    def size(self) -> int:
-        return self.label_at + _LABEL_BYTES
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        import numpy as np
-
-        return np.dtype(
-            [
-                ("count", "<u2"),
-                ("flags", "<u2"),
-                ("links", "<u4", (self.neighbours,)),
-                ("vector", "<f4", (self.dimensions,)),
-                ("label", "<u8"),
-            ]
-        )
+    counts = [("count", "<u2"), ("flags", "<u2"), ("links", "<u4", (neighbours,))]
+    return np.dtype([*counts, ("vector", "<f4", (dimensions,)), ("label", "<u8")])
 
 
 def _read_labels(path: Path) -> dict[str, int]:
@@ -174,13 +139,13 @@ def _check(folder: Path, dimensions: int, labels: Mapping[str, int]) -> int:
     import numpy as np
 
     header = _read_header(folder)
-    layout = _told_layout(header, dimensions)
+    element = _told_element(header, dimensions)
     count, lowest = header.elements, header.lowest
     if count and not 0 <= header.entry < count:
         raise _BrokenError(f"{HEADER} names an element that is not there")
     if (folder / NORMS).stat().st_size < 4 * count:
         raise _BrokenError(f"{NORMS} is cut short")
-    there = _elements(folder, layout)
+    there = _elements(folder, element)
     if len(there) < count:
         raise _BrokenError(f"{ELEMENTS} is cut short: {len(there)} of {count} vectors")
     table = there[:count]
@@ -188,8 +153,7 @@ def _check(folder: Path, dimensions: int, labels: Mapping[str, int]) -> int:
     linked = np.arange(lowest) < counts[:, None]
     if (counts > lowest).any() or (table["links"][linked] >= count).any():
         raise _BrokenError(f"{ELEMENTS} links to elements that are not there")
-    known = set(table["label"].tolist())
-    if not known.issuperset(labels.values()):
+    if not set(table["label"].tolist()).issuperset(labels.values()):
         raise _BrokenError(f"{ELEMENTS} lacks vectors that {IDS} names")
     _check_links(np.fromfile(folder / LINKS, dtype="<u4"), count, header.upper, header.levels)
     return count
@@ -202,46 +166,42 @@ def _read_header(folder: Path) -> _Header:
     return _Header(*_HEADER.unpack_from(header))
 
 
-def _told_layout(header: _Header, dimensions: int) -> _Layout:
+def _told_element(header: _Header, dimensions: int) -> np.dtype[Any]:
     """Return the layout that the header describes, which must fit vectors of that many dimensions."""
-    layout = _Layout(dimensions, header.lowest)
-    told = (header.size, header.label_at, header.vector_at)
-    makes_sense = (
-        header.version == _VERSION and 0 < header.lowest <= _MOST_NEIGHBOURS and header.elements <= header.room
-    )
-    if not makes_sense or told != (layout.size, layout.label_at, layout.vector_at):
-        raise _BrokenError(f"{HEADER} does not fit vectors of {dimensions} dimensions")
-    return layout
+    if header.version == _VERSION and 0 < header.lowest <= _MOST_NEIGHBOURS and header.elements <= header.room:
+        element = _element(dimensions, header.lowest)
+        at = {name: place[1] for name, place in (element.fields or {}).items()}
+        if (header.size, header.label_at, header.vector_at) == (element.itemsize, at["label"], at["vector"]):
+            return element
+    raise _BrokenError(f"{HEADER} does not fit vectors of {dimensions} dimensions")
 
 
-def _find_layout(folder: Path, dimensions: int, labels: Mapping[str, int]) -> _Layout | None:
+def _find_element(folder: Path, dimensions: int, labels: Mapping[str, int]) -> np.dtype[Any] | None:
     """Return the layout that the header describes; without a header, the one in which most labels are known."""
     import numpy as np
 
     if not dimensions:
         return None
     try:
-        return _told_layout(_read_header(folder), dimensions)
+        return _told_element(_read_header(folder), dimensions)
     except (_BrokenError, OSError):
         pass
     known = list(labels.values())
 
-    def recognised(layout: _Layout) -> int:
-        return int(np.isin(_elements(folder, layout)["label"][:_TRIED_ROWS], known).sum())
+    def recognised(element: np.dtype[Any]) -> int:
+        return int(np.isin(_elements(folder, element)["label"][:_TRIED_ROWS], known).sum())
 
-    found = max((_Layout(dimensions, count) for count in range(2, _MOST_NEIGHBOURS + 1, 2)), key=recognised)
+    found = max((_element(dimensions, count) for count in range(2, _MOST_NEIGHBOURS + 1, 2)), key=recognised)
     return found if recognised(found) else None
 
 
-def _elements(folder: Path, layout: _Layout) -> npt.NDArray[Any]:
+def _elements(folder: Path, element: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return the table of the elements that are complete."""
     import numpy as np
 
     path = folder / ELEMENTS
-    rows = path.stat().st_size // layout.size if path.exists() else 0
-    if rows == 0:
-        return np.empty(0, dtype=layout.dtype)
-    return np.memmap(path, dtype=layout.dtype, mode="r", shape=(rows,))
+    rows = path.stat().st_size // element.itemsize if path.exists() else 0
+    return np.memmap(path, dtype=element, mode="r", shape=(rows,)) if rows else np.empty(0, dtype=element)
 
 
 def _norms(folder: Path, count: int) -> npt.NDArray[np.float32]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.checks import MAX_TAGS
 from ..chroma.chroma_compat import DATABASE, SEGMENT, bare_collection, is_blocked
-from ..chroma.collection import vectors_of
+from ..chroma.collection import all_collections, vectors_of
 from ..chroma.rows import MOST_LISTED, is_ours, namespace_of
 from .hnsw_files import IndexFiles, read_index
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
-_VECTORS, _ROWS = "VECTOR", "METADATA"
 _PAGE = 500
 _NO_ROW = "apm:no-such-row"
 _LEAST_BYTES = 3 * MOST_LISTED
@@ -36,9 +35,13 @@ _LEAST_BYTES = 3 * MOST_LISTED
 class UnreadableDatabaseError(Exception):
     """Chroma's database itself is damaged."""
 
+    is_recoverable = True
+
 
 class MissingDatabaseError(UnreadableDatabaseError):
     """The database is gone."""
+
+    is_recoverable = False
 
 
 class BlockingWrite(NamedTuple):
@@ -73,12 +76,11 @@ class InspectedCollection:
 
     @property
     def namespace(self) -> str:
-        """The namespace that it belongs to."""
         return namespace_of(self.metadata) or ""
 
     @property
     def table(self) -> str:
-        """Which part of the namespace it is: `profile`, `session` or `values`."""
+        """`profile`, `session` or `values`."""
         return str(self.metadata.get("apm_shelf"))
 
     @property
@@ -108,9 +110,13 @@ class _Segments:
     vectors: str = ""
     rows: str = ""
     position: int = 0
+    """The last number of the log whose vectors are saved."""
     applied: int = 0
     """The last number of the log whose rows are written."""
     metadata: dict[str, Any] = field(default_factory=dict)
+    logged: set[str] = field(default_factory=set)
+    """The ids whose vectors Chroma will read from its log when it opens the collection."""
+    blocking: list[BlockingWrite] = field(default_factory=list)
 
 
 def segment_folders(folder: Path) -> list[Path]:
@@ -153,8 +159,7 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _inspect(folder: Path, segments: list[Path], database: sqlite3.Connection) -> Inspection:
     parts = _parts(database)
-    logged = _logged(database, {id: part.position for id, part in parts.items()})
-    blocking = _blocking_writes(database, {id: part.applied for id, part in parts.items()})
+    _read_log(database, parts)
     collections: list[InspectedCollection] = []
     foreign = 0
     for id, name, dimensions in database.execute("SELECT id, name, dimension FROM collections ORDER BY name"):
@@ -170,9 +175,9 @@ def _inspect(folder: Path, segments: list[Path], database: sqlite3.Connection) -
                 metadata=part.metadata,
                 rows=frozenset(row for (row,) in rows),
                 index=read_index(folder / part.vectors, dimensions or 0),
-                logged=frozenset(logged[id]),
-                is_blocked=id in blocking,
-                blocking=tuple(blocking.get(id, ())),
+                logged=frozenset(part.logged),
+                is_blocked=bool(part.blocking),
+                blocking=tuple(part.blocking),
             )
         )
     known = {id for (id,) in database.execute("SELECT id FROM segments")}
@@ -184,9 +189,9 @@ def _parts(database: sqlite3.Connection) -> dict[str, _Segments]:
     parts: dict[str, _Segments] = defaultdict(_Segments)
     positions = dict(database.execute("SELECT segment_id, seq_id FROM max_seq_id"))
     for segment, scope, collection in database.execute("SELECT id, scope, collection FROM segments"):
-        if scope == _VECTORS:
+        if scope == "VECTOR":
             parts[collection].vectors, parts[collection].position = segment, int(positions.get(segment) or 0)
-        elif scope == _ROWS:
+        elif scope == "METADATA":
             parts[collection].rows, parts[collection].applied = segment, int(positions.get(segment) or 0)
     for collection, key, *values in database.execute(
         "SELECT collection_id, key, str_value, int_value, float_value, bool_value FROM collection_metadata"
@@ -195,31 +200,22 @@ def _parts(database: sqlite3.Connection) -> dict[str, _Segments]:
     return parts
 
 
-def _logged(database: sqlite3.Connection, positions: Mapping[str, int]) -> dict[str, set[str]]:
-    """Return by collection the ids whose vectors Chroma will read from its log when it opens the collection."""
-    logged: dict[str, set[str]] = defaultdict(set)
-    first = min(positions.values(), default=0)
-    for topic, number, id, has_vector in database.execute(
-        "SELECT topic, seq_id, id, vector IS NOT NULL FROM embeddings_queue WHERE seq_id > ?", (first,)
+def _read_log(database: sqlite3.Connection, parts: dict[str, _Segments]) -> None:
+    """Note for each collection which vectors are in the log, and which writes cannot be applied."""
+    first = min((part.position for part in parts.values()), default=0)
+    for topic, number, id in database.execute(
+        "SELECT topic, seq_id, id FROM embeddings_queue WHERE seq_id > ? AND vector IS NOT NULL", (first,)
     ):
-        collection = topic.rpartition("/")[2]
-        if has_vector and number > positions.get(collection, 0):
-            logged[collection].add(id)
-    return logged
-
-
-def _blocking_writes(database: sqlite3.Connection, applied: Mapping[str, int]) -> dict[str, list[BlockingWrite]]:
-    """Return the writes that cannot be applied, by collection; `applied` is the last number that each has applied."""
-    found: dict[str, list[BlockingWrite]] = defaultdict(list)
-    for number, topic, id, metadata in database.execute(
-        "SELECT seq_id, topic, id, metadata FROM embeddings_queue WHERE length(metadata) > ? ORDER BY seq_id",
+        part = parts[topic.rpartition("/")[2]]
+        if number > part.position:
+            part.logged.add(id)
+    for topic, number, id, metadata in database.execute(
+        "SELECT topic, seq_id, id, metadata FROM embeddings_queue WHERE length(metadata) > ? ORDER BY seq_id",
         (_LEAST_BYTES,),
     ):
-        collection = topic.rpartition("/")[2]
-        tags = _tags(json.loads(metadata))
-        if number > applied.get(collection, 0) and len(tags) > MOST_LISTED:
-            found[collection].append(BlockingWrite(number, id, len(tags)))
-    return found
+        part, tags = parts[topic.rpartition("/")[2]], _tags(json.loads(metadata))
+        if number > part.applied and len(tags) > MOST_LISTED:
+            part.blocking.append(BlockingWrite(number, id, len(tags)))
 
 
 def unblock(folder: Path, collections: Iterable[InspectedCollection]) -> None:
@@ -246,14 +242,10 @@ def _tags(metadata: Mapping[str, Any]) -> list[Any]:
 
 def survey(client: ClientAPI) -> Inspection:
     """Inspect every collection of ours through Chroma: whether it works, and whether each of its rows has a vector."""
-    found: list[InspectedCollection] = []
-    foreign = offset = 0
-    while page := client.list_collections(limit=_PAGE, offset=offset):
-        offset += len(page)
-        ours = [collection for collection in page if is_ours(collection.name, collection.metadata)]
-        foreign += len(page) - len(ours)
-        found += [_survey(bare_collection(client, collection.name)) for collection in ours]
-    return Inspection(tuple(found), foreign=foreign)
+    everything = list(all_collections(client))
+    ours = [collection.name for collection in everything if is_ours(collection.name, collection.metadata)]
+    found = tuple(_survey(bare_collection(client, name)) for name in ours)
+    return Inspection(found, foreign=len(everything) - len(ours))
 
 
 def _survey(collection: Collection) -> InspectedCollection:

@@ -8,13 +8,14 @@ it in a thread, while holding the folder's lock.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
 import shlex
 import shutil
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -24,24 +25,15 @@ from ...core.errors import StoreUnavailableError
 from ...core.records import utc_now
 from ...runtime import private_files
 from ..chroma.chroma_compat import DATABASE, bare_collection, is_open_in_process
+from ..chroma.values import PLACEHOLDER
 from .hnsw_files import INDEX_FILES, read_index
-from .inspect import (
-    InspectedCollection,
-    Inspection,
-    MissingDatabaseError,
-    UnreadableDatabaseError,
-    inspect_folder,
-    segment_folders,
-)
+from .inspect import InspectedCollection, Inspection, UnreadableDatabaseError, inspect_folder, segment_folders
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
 
-
 logger = logging.getLogger("autogen_persistent_memory")
 
-VALUES_VECTOR = (1.0,)
-"""The placeholder for a vector where nothing is searched by meaning."""
 _STATE = "autogen_memory.state.json"
 _BACKUP = "autogen_memory.backup-"
 _BACKUPS_KEPT = 5
@@ -58,61 +50,61 @@ class VectorRepair:
     """To be made again by their embedding."""
 
 
-class StartupRepair:
-    """Guards one folder, from before it is opened until after it is closed."""
+@dataclass(frozen=True)
+class Damage:
+    """The collections whose vectors are to be restored, and the backup of what Chroma could not load."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._damaged: list[InspectedCollection] = []
-        self._backup: Path | None = None
-        self.repair = VectorRepair()
+    collections: Sequence[InspectedCollection] = ()
+    backup: Path | None = None
 
-    def before_opening(self) -> None:
-        """Check whether Chroma can open the folder, and move what it could not load to a backup.
 
-        Raises:
-            DamagedStoreError: The documents themselves are damaged.
-        """
-        self._damaged, self.repair = [], VectorRepair()
-        if is_open_in_process(self._folder):
-            return
-        finish_replacement(self._folder)
-        if _read_state(self._folder) == _fingerprint(self._folder):
-            return
-        try:
-            found = inspect_folder(self._folder)
-        except UnreadableDatabaseError as error:
-            raise DamagedStoreError(self._folder, error) from error
-        except (sqlite3.OperationalError, OSError) as error:
-            logger.debug("The store %s could not be checked before opening it: %r", self._folder, error)
-            return
-        self._damaged = [collection for collection in found.collections if is_damaged(collection)]
-        if self._damaged:
-            self._backup = set_aside(self._folder, self._damaged)
+def before_opening(folder: Path) -> Damage:
+    """Check whether Chroma can open a folder, and move what it could not load to a backup.
 
-    def after_opening(self, client: ClientAPI) -> None:
-        """Write back the vectors that are left in the backup."""
-        if not self._damaged:
-            return
-        self.repair = restore(self._folder, client, self._damaged)
-        logger.warning("%s", self._describe())
-        self._damaged = []
+    Raises:
+        DamagedStoreError: The documents themselves are damaged.
+    """
+    if is_open_in_process(folder):
+        return Damage()
+    finish_replacement(folder)
+    if _read_state(folder) == _fingerprint(folder):
+        return Damage()
+    try:
+        found = inspect_folder(folder)
+    except UnreadableDatabaseError as error:
+        raise DamagedStoreError(folder, error) from error
+    except (sqlite3.OperationalError, OSError) as error:
+        logger.debug("The store %s could not be checked before opening it: %r", folder, error)
+        return Damage()
+    damaged = [collection for collection in found.collections if is_damaged(collection)]
+    return Damage(damaged, _set_aside(folder, damaged))
 
-    def _describe(self) -> str:
-        """Return what was found, what was done, and where the old files are."""
-        what = "; ".join(f"{where(collection)}: {reason(collection)}" for collection in self._damaged)
-        restored, lost = (sum(map(len, ids.values())) for ids in (self.repair.restored, self.repair.lost))
-        later = f", {lost} will be made again by the next memory that uses them" if lost else ""
-        kept = f" The damaged files are kept in {self._backup}." if self._backup else ""
-        return (
-            f"The store {self._folder} was damaged, for example by a process that was killed, and has been repaired. {what}. "
-            f"No memory is lost; {restored} vectors were restored{later}.{kept}"
+
+def after_opening(folder: Path, client: ClientAPI, damage: Damage) -> VectorRepair:
+    """Write back the vectors that are left in the backup, and log what was found, what was done, and where the backup is."""
+    repair = restore(folder, client, damage.collections)
+    if damage.collections:
+        restored, lost = (sum(map(len, ids.values())) for ids in (repair.restored, repair.lost))
+        logger.warning(
+            "The store %s was damaged, for example by a process that was killed, and has been repaired. %s. No memory is "
+            "lost; %d vectors were restored%s.%s",
+            folder,
+            "; ".join(f"{where(collection)}: {_reason(collection)}" for collection in damage.collections),
+            restored,
+            f", {lost} will be made again by the next memory that uses them" if lost else "",
+            f" The damaged files are kept in {damage.backup}." if damage.backup else "",
         )
+    return repair
 
-    def after_closing(self) -> None:
-        """Note the state of the folder, so that it need not be inspected when it is opened again."""
-        if not any(self.repair.lost.values()) and not is_open_in_process(self._folder):
-            remember_state(self._folder)
+
+def after_closing(folder: Path, repair: VectorRepair) -> None:
+    """Note the state of a folder that is intact, so that it need not be inspected when it is opened again."""
+    if any(repair.lost.values()) or is_open_in_process(folder):
+        return
+    try:
+        private_files.write(folder / _STATE, json.dumps(_fingerprint(folder)))
+    except OSError as error:
+        logger.debug("The state of %s could not be noted; it will be inspected when it is opened: %r", folder, error)
 
 
 def examine(folder: Path) -> Inspection:
@@ -144,7 +136,7 @@ def check_not_open(folder: Path) -> None:
 
 def clean(folder: Path, orphans: Iterable[Path]) -> Path:
     """Copy the documents to a new backup, and delete indexes that belong to no collection; return the backup."""
-    backup = new_backup(folder)
+    backup = _new_backup(folder)
     shutil.copy2(folder / DATABASE, backup / DATABASE)
     for path in orphans:
         shutil.rmtree(path)
@@ -163,7 +155,7 @@ class DamagedStoreError(StoreUnavailableError):
 
     def __init__(self, folder: Path, error: UnreadableDatabaseError) -> None:
         self.reason = str(error)
-        self.is_recoverable = not isinstance(error, MissingDatabaseError)
+        self.is_recoverable = error.is_recoverable
         remedy = how_to_recover(folder) if self.is_recoverable else "Move it away to start with a new one"
         super().__init__(
             f"The store {folder} cannot be opened: {error}. Nothing was changed. {remedy}, or put a backup of the whole folder "
@@ -181,29 +173,29 @@ def repair_command(folder: Path) -> str:
     return f"`autogen-memory doctor --repair --path {shlex.quote(str(folder))}`"
 
 
-def set_aside(folder: Path, collections: Iterable[InspectedCollection]) -> Path | None:
+def _set_aside(folder: Path, collections: Iterable[InspectedCollection]) -> Path | None:
     """Move the files of indexes that cannot be loaded to a backup; return the backup, if there were any."""
-    broken = [collection.index.folder for collection in collections if collection.index.problem]
-    there = [path for path in broken if path.exists()]
+    indexes = [collection.index for collection in collections]
+    there = [index.folder for index in indexes if index.problem and index.folder.exists()]
     if not there:
         return None
-    backup = new_backup(folder)
+    backup = _new_backup(folder)
     for path in there:
         path.rename(backup / path.name)
     return backup
 
 
-def new_backup(folder: Path) -> Path:
+def _new_backup(folder: Path) -> Path:
     """Make a folder for the files that are about to be changed, and delete the oldest of many backups."""
     name = f"{_BACKUP}{utc_now():%Y%m%d-%H%M%S-%f}"
     (folder / name).mkdir(mode=private_files.FOLDER)
-    for old in backups(folder)[_BACKUPS_KEPT:]:
+    for old in _backups(folder)[_BACKUPS_KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
     return folder / name
 
 
-def backups(folder: Path) -> list[Path]:
-    """Return the backups in a store's folder, newest first."""
+def _backups(folder: Path) -> list[Path]:
+    """Return the backups, newest first."""
     return sorted(folder.glob(f"{_BACKUP}*"), reverse=True)
 
 
@@ -224,9 +216,9 @@ def restore(folder: Path, client: ClientAPI, collections: Iterable[InspectedColl
 def _remaining_vectors(folder: Path, collection: InspectedCollection) -> dict[str, Any]:
     """Return the vectors of rows that lost theirs, from this backup or an earlier one of a process that was then killed."""
     if collection.table == "values":
-        return dict.fromkeys(collection.unindexed, VALUES_VECTOR)
+        return dict.fromkeys(collection.unindexed, PLACEHOLDER)
     found: dict[str, Any] = {}
-    for backup in backups(folder):
+    for backup in _backups(folder):
         files = backup / collection.index.folder.name
         missing = collection.unindexed.difference(found)
         if missing and files.exists():
@@ -239,37 +231,24 @@ def where(collection: InspectedCollection) -> str:
     return f"{collection.table} of {collection.namespace!r}"
 
 
-def reason(collection: InspectedCollection) -> str:
-    """Return what is wrong with a damaged collection."""
+def _reason(collection: InspectedCollection) -> str:
     return collection.index.problem or f"{len(collection.unindexed)} rows have no vector"
 
 
-def remember_state(folder: Path) -> None:
-    """Note the state of a folder that is known to be intact."""
+def _read_state(folder: Path) -> Any:
     try:
-        private_files.write(folder / _STATE, json.dumps(_fingerprint(folder)))
-    except OSError as error:
-        logger.debug("The state of %s could not be noted; it will be inspected when it is opened: %r", folder, error)
-
-
-def _read_state(folder: Path) -> dict[str, list[int]] | None:
-    try:
-        state: dict[str, list[int]] = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-        return state
+        return json.loads((folder / _STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 
 
 def _fingerprint(folder: Path) -> dict[str, list[int]]:
     """Return size and time of every file of Chroma."""
-    files = [folder / DATABASE, *(segment / name for segment in segment_folders(folder) for name in INDEX_FILES)]
     found: dict[str, list[int]] = {}
-    for path in files:
-        try:
+    for path in [folder / DATABASE, *(segment / name for segment in segment_folders(folder) for name in INDEX_FILES)]:
+        with contextlib.suppress(OSError):
             status = path.stat()
-        except OSError:
-            continue
-        found[str(path.relative_to(folder))] = [status.st_size, status.st_mtime_ns]
+            found[str(path.relative_to(folder))] = [status.st_size, status.st_mtime_ns]
     return found
 
 
