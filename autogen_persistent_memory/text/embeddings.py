@@ -56,7 +56,7 @@ class Embedding(ABC):
         >>> class LengthEmbedding(Embedding):
         ...     id = "length-1"
         ...
-        ...     def _compute(self, texts: list[str]) -> Vectors:
+        ...     def compute(self, texts: list[str]) -> Vectors:
         ...         return [[1.0, float(len(text))] for text in texts]
         >>> asyncio.run(LengthEmbedding().embed(["one", "three"])).tolist()
         [[1.0, 3.0], [1.0, 5.0]]
