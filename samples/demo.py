@@ -1,12 +1,14 @@
 """An agent that remembers by itself: a conversation in one process, and a new agent in a second one.
 
-Run `make demo`, or `python samples/demo.py`. The model is scripted, so that this needs no key and no network;
-samples/models.py says how to use a real one.
+Run `make demo`, or `python samples/demo.py`. The memories are deleted at the end; `python samples/demo.py FOLDER` keeps them in
+a folder. The model is scripted, so that this needs no key and no network; samples/models.py says how to use a real one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -68,12 +70,17 @@ def main() -> None:
         asyncio.run({"monday": monday, "friday": friday}[sys.argv[1]](sys.argv[2]))
         return
     print(f"An AutoGen AssistantAgent with memory=[PersistentMemory('user-42')] and {MODELS[chosen()]}.\n")
-    with tempfile.TemporaryDirectory() as folder:
+    kept = sys.argv[1] if len(sys.argv) == 2 else None
+    with contextlib.nullcontext(kept) if kept else tempfile.TemporaryDirectory() as folder:
         for day, title in (("monday", "Process 1, Monday"), ("friday", "Process 2, Friday: a new agent")):
             print(f"── {title} {'─' * (60 - len(title))}", flush=True)
             subprocess.run([sys.executable, __file__, day, folder], check=True)
             print()
-    print("Your turn: README.md shows the three lines. Your memories will live in ~/.autogen_memory.")
+    if kept:
+        print(f"Look at the memories: autogen-memory list -n user-42 --path {shlex.quote(kept)}")
+    else:
+        print("The demo's memories are deleted; samples/README.md says how to keep them and look at them.")
+    print("Your turn: save the script in README.md. Its memories will be in ~/.autogen_memory.")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Run the notebooks and save their outputs, or check that the saved outputs are still right.
 
-    python samples/execute.py                         run all of them, and save them (`make notebooks`)
-    python samples/execute.py quickstart.ipynb        run one of them
-    python samples/execute.py --check                 save nothing, and print the differences
+    python samples/execute.py                             run all of them, and save them (`make notebooks`)
+    python samples/execute.py samples/quickstart.ipynb    run one of them
+    python samples/execute.py --check                     save nothing, and print the differences
 
 What a notebook prints must be the same every time. What it displays (pictures, and scores, which depend on the processor) may
 differ, but must be of the same kind.

@@ -5,8 +5,8 @@
     curl 127.0.0.1:8080/users/ann/memories                                 Ann's memories
     curl 127.0.0.1:8080/users/ann/chats                                    her chats
 
-Stop it and start it again: chats continue. The memories are in ~/.autogen_memory, or in the folder AUTOGEN_MEMORY_PATH. In
-production the user's name comes from your login, not from the URL; and for more than one process use a `ServerStore`
+Stop it and start it again: chats continue. The memories are in ~/.autogen_memory, or in the folder AUTOGEN_MEMORY_PATH; when it is
+stopped, `autogen-memory list -n chat/ann` shows Ann's. In production the user's name comes from your login, not from the URL; and for more than one process use a `ServerStore`
 (samples/many_processes.py). Starlette comes with `pip install "autogen-persistent-memory[samples]"`.
 
 The model is scripted; samples/models.py says how to use a real one.
@@ -101,4 +101,6 @@ app = Starlette(
 
 
 if __name__ == "__main__":
-    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]) if len(sys.argv) > 1 else 8080, log_level="warning")
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else 8080
+    print(f"Serving on http://127.0.0.1:{port} until Ctrl-C.", flush=True)
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")

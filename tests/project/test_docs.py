@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import os
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,8 +21,9 @@ from documents import anchors, code_blocks, fences, prose, run, sections
 from toys import chroma_words
 
 import autogen_persistent_memory
-from autogen_persistent_memory import PersistentMemory, ProfileMemory, RecallPolicy, SessionMemory
+from autogen_persistent_memory import PersistentMemory, ProfileMemory, RecallPolicy, SessionMemory, testing
 from autogen_persistent_memory.core import checks
+from autogen_persistent_memory.storage import protocol
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -178,7 +183,7 @@ def scripted() -> ReplayChatCompletionClient:
 def test_code_is_either_run_or_marked_as_something_else(page: Path) -> None:
     languages = {language for language, _ in fences(text_of(page))}
     assert languages <= {"python", "python before", "py", "console", "text"}
-    assert "py" not in languages or page.name == "cookbook.md"  # run by test_cookbook
+    assert "py" not in languages or page.name in ("cookbook.md", "extending.md")  # run by test_cookbook and below
     assert "python before" not in languages or page.name == "migrating.md"
 
 
@@ -214,7 +219,36 @@ PRINTED = {
     "teams.md": ["web-shop ('user', 'writer') 2 True"],
     "privacy.md": ["1 1 Traces("],
     "cookbook.md": ["- Prefers green tea"],
+    "extending.md": ["- Prefers green tea", "The user's latest order is 4712.\nThe user prefers green tea.\n"],
 }
+
+
+def test_the_suite_for_stores_runs_as_the_page_says(folder: Path) -> None:
+    ((_, suite),) = [fence for fence in fences(text_of(DOCS / "extending.md")) if fence[0] == "py"]
+    toy = (ROOT / "tests" / "testing" / "toy_store.py").read_text(encoding="utf-8")
+    assert f"in {len(toy.splitlines())} lines" in text_of(DOCS / "extending.md")
+    (folder / "my_store.py").write_text(toy.replace("ToyStore", "MyStore"), encoding="utf-8")
+    (folder / "test_my_store.py").write_text(suite, encoding="utf-8")
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_store.py"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^\d\d passed", done.stdout, re.MULTILINE)
+
+
+def test_the_page_on_extending_names_every_member_of_a_store_and_every_helper_for_tests() -> None:
+    told = sections(text_of(DOCS / "extending.md"))
+    for name in ("MemoryStore", "Connection", "RecordTable", "ValueTable"):
+        (row,) = re.findall(rf"^\| `{name}` \| (.*?) \|", told["A store"], re.MULTILINE)
+        members = [member for member in vars(getattr(protocol, name)) if not member.startswith("_")]
+        assert re.findall(r"`(\w+)`", row) == members
+    assert sorted(re.findall(r"^\| `(\w+)", told["Tests"], re.MULTILINE)) == sorted(testing.__all__)
 
 
 async def test_the_block_is_shown_alike_everywhere() -> None:
@@ -281,6 +315,49 @@ INTERNAL = {"part_of", "saving"}
 def test_every_error_has_a_remedy() -> None:
     rows = re.findall(r"^\| `(\w+Error)`", text_of(DOCS / "troubleshooting.md"), re.MULTILINE)
     assert set(rows) - {"ValueError"} == {name for name in autogen_persistent_memory.__all__ if name.endswith("Error")}
+
+
+def message(node: ast.expr) -> str:
+    """A text in the code, with "…" where it is filled in."""
+    if isinstance(node, ast.Constant):
+        return re.sub(r"%[sdrg]", "…", node.value) if isinstance(node.value, str) else "…"
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(message, node.values))
+    if isinstance(node, ast.FormattedValue):
+        return message(node.value) if isinstance(node.value, (ast.IfExp, ast.JoinedStr)) else "…"
+    return message(node.body) if isinstance(node, ast.IfExp) else "…"
+
+
+def quoted() -> list[str]:
+    """What the documents quote from errors, logs and commands that no test runs, cut where values are filled in."""
+    troubleshooting, cli = (text_of(DOCS / name) for name in ("troubleshooting.md", "cli.md"))
+    texts = re.findall(r"^\| `\w+Error` ([^,|].*?) \|", sections(troubleshooting)["Errors"], re.MULTILINE)
+    texts += re.findall(r"^\| (?!the log says|---)(.*?) \|", sections(troubleshooting)["Log lines"], re.MULTILINE)
+    texts += [line for language, text in fences(cli) if language == "text" for line in text.splitlines()]
+    parts = [
+        part
+        for text in texts
+        if text[0] != "$"
+        for part in re.split(r"…|\bprofile of\b|\d[\d,]*|'[^']*'|/\S+|[.:](?:\s|$)", text)
+    ]
+    return [part.strip() for part in parts if len(part.split()) > 2 and "trusted namespace" not in part]  # AutoGen's
+
+
+def test_the_package_still_says_what_the_documents_quote() -> None:
+    files = (ROOT / "autogen_persistent_memory").rglob("*.py")
+    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    said = "\n".join(message(node) for node in nodes if isinstance(node, (ast.Constant, ast.JoinedStr)))
+    assert len(quoted()) > 20
+    assert [part for part in quoted() if part not in said] == []
+
+
+def test_modules_that_the_documents_name_exist() -> None:
+    gone = {"_memory"}  # what 0.1 had
+    for document in [*(path for path in MARKDOWN if path.name != "CONTRIBUTING.md"), *NOTEBOOKS]:
+        for path in re.findall(r"\bautogen_persistent_memory((?:\.[a-z_]+)+)\b", document.read_text(encoding="utf-8")):
+            first, *rest = path.strip(".").split(".")
+            if first not in gone and not path.endswith("__all__"):
+                importlib.import_module(".".join(["autogen_persistent_memory", first, *rest]))
 
 
 def test_the_settings_of_the_ranking_have_the_defaults_that_are_told() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from console import run
 from documents import fences
 
 ROOT = Path(__file__).parents[2]
@@ -93,3 +94,11 @@ def test_the_demo_remembers_and_says_nothing_that_is_not_ours(home: Path) -> Non
     assert re.search(r"language.*?\n +injected preference  The user prefers TypeScript", friday)
     assert re.search(r"Mars\?\n +injected nothing", friday)
     assert list(home.iterdir()) == []
+
+
+def test_the_demo_keeps_its_memories_in_a_folder_that_is_named(tmp_path: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "OPENAI_API_KEY"}
+    demo, kept = [sys.executable, str(ROOT / "samples" / "demo.py")], str(tmp_path / "my memories")
+    printed = subprocess.run([*demo, kept], capture_output=True, text=True, env=environment, check=True)
+    (command,) = re.findall(r"^Look at the memories: autogen-memory (.*)$", printed.stdout, re.MULTILINE)
+    assert "The user prefers TypeScript." in run(f"autogen-memory {command}", tmp_path)
