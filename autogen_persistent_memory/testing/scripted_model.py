@@ -93,8 +93,7 @@ class ScriptedModel(ChatCompletionClient):
         self._model_info = model_info or ModelInfo(
             vision=False, function_calling=True, json_output=True, structured_output=True, family=ModelFamily.UNKNOWN
         )
-        self._last_usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
-        self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
+        self._last_usage = self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
         self._numbers = count(1)
         self.asked: list[Asked] = []
         """Every request so far."""

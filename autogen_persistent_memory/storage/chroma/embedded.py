@@ -141,6 +141,8 @@ class Folder(ClientSource):
                 lock.release()
 
     def describe(self, error: BaseException) -> str:
+        from ..repair.startup_repair import how_to_recover, repair_command
+
         path, number = self.path, getattr(error, "errno", None)
         if isinstance(error, (FileExistsError, NotADirectoryError)):
             return f"The store path {path} is not a folder. Choose a folder, or move that file away."
@@ -152,16 +154,12 @@ class Folder(ClientSource):
         if number == errno.ENOSPC or "disk is full" in str(error):
             return f"The disk of {path} is full ({error}). Free some space; what was stored before is still there."
         if is_blocked(error):
-            from ..repair.startup_repair import repair_command
-
             return (
                 f"Chroma cannot apply what was written last to the store {path} ({error}), for example a record with too many "
                 "tags of an earlier version, and cannot read what was there before. Nothing is lost. Close the memories that "
                 f"use the store, and run {repair_command(path)}; if the disk is full, free some space instead."
             )
         if "malformed" in str(error) or "not a database" in str(error):
-            from ..repair.startup_repair import how_to_recover
-
             return (
                 f"The documents of the store {path} are damaged ({error}). {how_to_recover(path)}, or put a backup of the whole "
                 "folder in its place."

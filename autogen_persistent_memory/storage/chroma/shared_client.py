@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...core.errors import EmbeddingMismatchError, PersistentMemoryError, StoreLockedError, StoreUnavailableError
@@ -110,7 +110,8 @@ class SharedClient:
 
     async def prepare(self, user: object) -> None:
         """Do the part of opening that is work of this machine alone."""
-        await asyncio.get_running_loop().run_in_executor(self._readers, self._prepare, user)
+        work = partial(self._use, user, lambda client: None) if self.source.local else import_chroma
+        await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     async def while_closed(self, user: object, work: Callable[[], T]) -> T:
         """Run work on the store's folder in a thread while the client is closed; calls that come meanwhile wait.
@@ -134,12 +135,6 @@ class SharedClient:
             client, self._client = self._client, None
             closing = self._closing = _closers.submit(self._close, client)
         await asyncio.wrap_future(closing)
-
-    def _prepare(self, user: object) -> None:
-        if self.source.local:
-            self._use(user, lambda client: None)
-        else:
-            import_chroma()
 
     def _use(self, user: object, use: Callable[[ClientAPI], T]) -> T:
         def call() -> T:

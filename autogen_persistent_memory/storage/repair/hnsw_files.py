@@ -111,7 +111,7 @@ class _Header(NamedTuple):
 
 
 def _element(dimensions: int, neighbours: int) -> np.dtype[Any]:
-    """Return the layout of one element in the file of elements, with at most so many neighbours on the lowest level."""
+    """Return the layout of one element in the file of elements, with room for its neighbours on the lowest level."""
     import numpy as np
 
     counts = [("count", "<u2"), ("flags", "<u2"), ("links", "<u4", (neighbours,))]

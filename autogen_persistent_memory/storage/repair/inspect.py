@@ -62,7 +62,6 @@ class BlockingWrite(NamedTuple):
 class InspectedCollection:
     """One of our collections, and its condition."""
 
-    id: str
     name: str
     metadata: Mapping[str, Any]
     rows: frozenset[str]
@@ -97,8 +96,6 @@ class Inspection:
     collections: tuple[InspectedCollection, ...] = ()
     orphans: tuple[Path, ...] = ()
     """Folders of indexes that belong to no collection."""
-    foreign: int = 0
-    """How many collections are not ours; they are left alone."""
     abandoned_by: str | None = None
     """The process that had the store last, if it ended without closing it."""
     open_to_others: str | None = None
@@ -161,16 +158,13 @@ def _inspect(folder: Path, segments: list[Path], database: sqlite3.Connection) -
     parts = _parts(database)
     _read_log(database, parts)
     collections: list[InspectedCollection] = []
-    foreign = 0
     for id, name, dimensions in database.execute("SELECT id, name, dimension FROM collections ORDER BY name"):
         part = parts[id]
         if not is_ours(name, part.metadata):
-            foreign += 1
             continue
         rows = database.execute("SELECT embedding_id FROM embeddings WHERE segment_id = ?", (part.rows,))
         collections.append(
             InspectedCollection(
-                id=id,
                 name=name,
                 metadata=part.metadata,
                 rows=frozenset(row for (row,) in rows),
@@ -182,7 +176,7 @@ def _inspect(folder: Path, segments: list[Path], database: sqlite3.Connection) -
         )
     known = {id for (id,) in database.execute("SELECT id FROM segments")}
     orphans = tuple(path for path in segments if path.name not in known)
-    return Inspection(tuple(collections), orphans, foreign)
+    return Inspection(tuple(collections), orphans)
 
 
 def _parts(database: sqlite3.Connection) -> dict[str, _Segments]:
@@ -242,15 +236,12 @@ def _tags(metadata: Mapping[str, Any]) -> list[Any]:
 
 def survey(client: ClientAPI) -> Inspection:
     """Inspect every collection of ours through Chroma: whether it works, and whether each of its rows has a vector."""
-    everything = list(all_collections(client))
-    ours = [collection.name for collection in everything if is_ours(collection.name, collection.metadata)]
-    found = tuple(_survey(bare_collection(client, name)) for name in ours)
-    return Inspection(found, foreign=len(everything) - len(ours))
+    ours = [found.name for found in all_collections(client) if is_ours(found.name, found.metadata)]
+    return Inspection(tuple(_survey(bare_collection(client, name)) for name in ours))
 
 
 def _survey(collection: Collection) -> InspectedCollection:
-    problem: str | None = None
-    blocked = False
+    problem, blocked = None, False
     rows: list[str] = []
     indexed: list[str] = []
     try:
@@ -262,7 +253,6 @@ def _survey(collection: Collection) -> InspectedCollection:
         blocked = is_blocked(error)
         problem = None if blocked else f"Chroma cannot read it ({error})"
     return InspectedCollection(
-        id=str(collection.id),
         name=collection.name,
         metadata=dict(collection.metadata or {}),
         rows=frozenset(rows),
