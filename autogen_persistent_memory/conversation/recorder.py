@@ -360,7 +360,7 @@ class Recorder:
         """Stop all work in the background, before the store is closed."""
         self._books = None
         await self._loading.stop()
-        await self._delivery.leave()
+        await self._delivery.leave(writing=True)
 
     # Books and messages
 
