@@ -236,10 +236,11 @@ class Delivery:
             self._wake_up[1]()
         self._wake_up = None
 
-    async def leave(self) -> None:
-        """Stop storing, delivering and learning in the background; the next process continues."""
+    async def leave(self, *, writing: bool = False) -> None:
+        """Stop delivering and learning in the background, with `writing` also storing; the next process continues."""
         self._cancel_wake_up()
-        await self._writing.stop()
+        if writing:
+            await self._writing.stop()
         await self._delivering.stop()
         if self._learner.background is not None:
             await self._learner.background.leave()

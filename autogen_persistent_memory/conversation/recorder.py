@@ -67,7 +67,7 @@ class Recorder:
         shared = set[str]() if self._books is None else self._books.users
         return self._engine.policy.user_sources.union(self._asked, shared)
 
-    def _is_user(self, names: Iterable[str]) -> None:
+    def _note_users(self, names: Iterable[str]) -> None:
         self._asked.update(set(names) - self._engine.policy.user_sources)
         if self._books is not None:
             self._books.users |= self._asked
@@ -143,7 +143,7 @@ class Recorder:
         try:
             async for item in stream:
                 if (asked := asked_in(item)) is not None:
-                    self._is_user([asked])
+                    self._note_users([asked])
                 if (utterance := said_by(item)) is not None:
                     said.waiting.append(utterance)
                     capture.start()
@@ -221,7 +221,7 @@ class Recorder:
 
     async def tell(self, utterances: Sequence[Utterance], people: Iterable[str] = ()) -> list[MemoryRecord]:
         """Capture a finished transcript in which these people were asked for input; return the facts in it."""
-        self._is_user(people)
+        self._note_users(people)
         ledger = await self._ledger()
         async with ledger.listening:
             clean, known = await self._clean(utterances), ledger.known()
@@ -344,7 +344,7 @@ class Recorder:
         """Stop all work in the background, before the store is closed."""
         self._books = None
         await self._loading.stop()
-        await self.delivery.leave()
+        await self.delivery.leave(writing=True)
 
     # Books and messages
 

@@ -59,13 +59,13 @@ class Forgotten(int):
         return forgotten
 
 
-async def trace(values: Values, doomed: ForgetMatcher, *, erase: bool) -> Traces:
+async def trace(values: Values, forgotten: ForgetMatcher, *, erase: bool) -> Traces:
     """Find what saved states, summaries and values tell of it; if asked, blank it in the states and drop the summaries."""
-    if not doomed:
+    if not forgotten:
         return Traces()
     states, unclear, summaries = list[str](), list[str](), list[str]()
     for session in sorted(await values.names("state")):
-        blanking = Blanking(doomed.told_in(session))
+        blanking = Blanking(forgotten.told_in(session))
         if erase:
             await values.revise("state", session, blanking)
         else:
@@ -76,11 +76,11 @@ async def trace(values: Values, doomed: ForgetMatcher, *, erase: bool) -> Traces
         if blanking.left:
             unclear.append(session)
     for session, text in sorted((await values.all("summary")).items()):
-        if session in doomed.sessions or await in_thread(partial(doomed.told_in(session), text)):
+        if session in forgotten.sessions or await in_thread(partial(forgotten.told_in(session), text)):
             summaries.append(session)
             if erase:
                 await values.remove("summary", session)
-    told_in_value, given = doomed.told_in(None), await values.all("value")
+    told_in_value, given = forgotten.told_in(None), await values.all("value")
     keys = await in_thread(lambda: sorted(key for key, text in given.items() if told_in_value(text)))
     return Traces(tuple(states), tuple(summaries), tuple(keys), tuple(unclear))
 
