@@ -82,12 +82,8 @@ class StoreConnection:
         """Return what the store holds, ordered by namespace and table."""
         return await self.backend.inventory()
 
-    async def namespaces(self) -> list[str]:
-        """Return every namespace that holds anything."""
-        return sorted({stored.namespace for stored in await self.inventory()})
-
     async def embeddings(self) -> dict[str, dict[TableName, str]]:
-        """Return for every namespace the ids of the embeddings that made the vectors of its tables."""
+        """Return for every namespace that holds anything the ids of the embeddings that made the vectors of its tables."""
         found: dict[str, dict[TableName, str]] = {}
         for stored in await self.inventory():
             made_by = found.setdefault(stored.namespace, {})

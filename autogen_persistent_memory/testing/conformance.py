@@ -17,7 +17,7 @@ from ..core.errors import EmbeddingMismatchError, PersistentMemoryError
 from ..core.records import MemoryRecord, Selection
 from ..memories.memory import PersistentMemory
 from ..memories.session import SessionMemory
-from ..storage.connection import StoreConnection, cosine
+from ..storage.connection import cosine
 from ..storage.protocol import (
     ANY_EMBEDDING,
     Connection,
@@ -143,7 +143,7 @@ class StoreConformance:
         assert not await values.remove("value", "x")
         await values.clear("value")
         await connection.drop(self.namespace, ["profile", "session", "values"])
-        assert self.namespace not in await StoreConnection(self.make_store()).namespaces()
+        assert self.namespace not in {stored.namespace for stored in await self.connect().inventory()}
 
     async def test_every_field_of_a_record_comes_back(self) -> None:
         full = self.record(

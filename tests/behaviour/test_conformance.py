@@ -90,9 +90,9 @@ async def test_reading_an_unknown_namespace_finds_nothing_and_creates_nothing(op
         assert await memory.get("x", "default") == "default"
         assert await memory.values() == {}
         assert not await memory.delete("x")
-        assert memory.namespace not in await memory._engine.data.connection.namespaces()
+        assert memory.namespace not in await memory._engine.data.connection.embeddings()
         await memory.remember("x")
-        assert memory.namespace in await memory._engine.data.connection.namespaces()
+        assert memory.namespace in await memory._engine.data.connection.embeddings()
 
 
 async def test_a_value_of_megabytes_is_replaced_without_leftovers(open_memory: OpenMemory) -> None:

@@ -346,7 +346,7 @@ async def test_namespaces_are_renamed_one_by_one_and_by_path() -> None:
     there = await filled(source, "prod/ann", "prod/eu/bob", "cleo", "prod", write=a_few)
     rename = {"prod/": "staging/", "prod/eu/": "eu/", "cleo": "dora"}
     await imported(target, await exported(source), rename=rename)
-    assert await StoreConnection(target).namespaces() == ["dora", "eu/bob", "prod", "staging/ann"]
+    assert list(await StoreConnection(target).embeddings()) == ["dora", "eu/bob", "prod", "staging/ann"]
     assert await found_in(target, "staging/ann") == in_namespace(there["prod/ann"], "staging/ann")
 
 
