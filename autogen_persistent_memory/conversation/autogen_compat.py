@@ -1,6 +1,6 @@
 """What this package touches of AutoGen beyond its documented API: attributes, class names, keys of saved states, texts.
 
-AutoGen may change any of it with a release. `tests/project/test_hosts.py` checks each name against the installed version, and
+AutoGen may change any of it with a release. `tests/project/test_hosts_autogen.py` checks each name against the installed version, and
 says which one broke.
 """
 

@@ -16,6 +16,7 @@ from ..extraction.extractor import Extractor, Message, RuleExtractor, learned, w
 from ..retrieval.engine import Engine
 from ..runtime.background_task import BackgroundTask
 from ..runtime.locks import CrossLoopLock
+from ..runtime.reporting import notices
 from ..runtime.threads import in_thread
 from ..storage.availability import patiently
 from ..storage.outbox import Outbox, QueuedMessage
@@ -270,7 +271,13 @@ class Learner:
             return heard, []
         extractor = self.extractor or RuleExtractor()
         message = Message(id=heard.id, source=heard.source, text=heard.text, by_user=heard.by_user, at=heard.at)
-        facts = within_limits(await extractor.extract_now(message))[:_MOST_FACTS]
+        try:
+            facts = within_limits(await extractor.extract_now(message))[:_MOST_FACTS]
+        except Exception as error:  # the message is stored all the same
+            name = type(extractor).__name__
+            log = "%r: extract_now() of %s failed, so no facts of that message are stored: %r"
+            notices.warn(self._engine.whose, log, self._engine.namespace, name, error)
+            return heard, []
         if not facts:
             return heard, []
         spans = await in_thread(lambda: locate([fact.quote or fact.content for fact in facts], heard.text))

@@ -108,7 +108,8 @@ class BackgroundExtraction:
                 "Facts could not be extracted from the conversation; it is retried later: %s", error
             )
         except Exception:
-            logger.exception("Extracting facts from the conversation failed unexpectedly; please report this.")
+            name = type(self._extractor).__name__
+            logger.exception("%r: extract_later() of %s failed; it is retried later.", self._engine.namespace, name)
         finally:
             self._is_draining = False
 

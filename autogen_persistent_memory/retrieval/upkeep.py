@@ -243,7 +243,7 @@ class NamespaceUpkeep:
         except PersistentMemoryError as error:
             self.log_trouble("Memory could not do its housekeeping, and will try again: %s", error)
         except Exception:
-            logger.exception("Memory failed in its housekeeping; please report this.")
+            logger.exception("The housekeeping of %r failed; please report this.", self.namespace)
 
     async def _write_usage(self) -> None:
         if self._used:

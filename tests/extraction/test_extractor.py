@@ -10,7 +10,7 @@ from toys import words
 
 from autogen_persistent_memory import MemoryRecord, PersistentMemory, TemporaryStore
 from autogen_persistent_memory.extraction import extractor
-from autogen_persistent_memory.extraction.extractor import Extractor, Fact, Message
+from autogen_persistent_memory.extraction.extractor import Extractor, Fact, Message, RuleExtractor
 
 
 class Orders(Extractor):
@@ -51,7 +51,28 @@ async def test_an_own_extractor_needs_only_the_methods_it_uses() -> None:
 
 
 async def test_a_memory_with_an_own_extractor_says_why_it_cannot_be_dumped() -> None:
-    with pytest.raises(
-        NotImplementedError, match=r"with the extractor Orders cannot be dumped.*pass your extractor again"
-    ):
+    with pytest.raises(ValueError, match=r"with the extractor Orders cannot be dumped.*pass your extractor again"):
         a_memory().dump_component()
+
+
+class Broken(RuleExtractor):
+    async def extract_now(self, message: Message) -> list[Fact]:
+        raise RuntimeError("out of order")
+
+
+async def test_a_message_is_stored_even_if_its_extractor_fails(caplog: pytest.LogCaptureFixture) -> None:
+    async with PersistentMemory("ann", store=TemporaryStore(), embedding=words(), extractor=Broken()) as memory:
+        await memory.extract("My name is Ann.")
+        await memory.extract("I live in Lisbon.")
+        messages = [record.content for record in await memory.session.messages()]
+    assert messages == ["My name is Ann.", "I live in Lisbon."]
+    failures = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert failures == [
+        "'ann': extract_now() of Broken failed, so no facts of that message are stored: RuntimeError('out of order')"
+    ]
+
+
+def test_a_subclass_of_the_rules_is_not_dumped_as_the_rules() -> None:
+    memory = PersistentMemory("ann", store=TemporaryStore(), embedding=words(), extractor=Broken())
+    with pytest.raises(ValueError, match="with the extractor Broken cannot be dumped"):
+        memory.dump_component()

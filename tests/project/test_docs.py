@@ -353,7 +353,7 @@ def test_the_package_still_says_what_the_documents_quote() -> None:
 
 def test_modules_that_the_documents_name_exist() -> None:
     gone = {"_memory"}  # what 0.1 had
-    for document in [*(path for path in MARKDOWN if path.name != "CONTRIBUTING.md"), *NOTEBOOKS]:
+    for document in [*MARKDOWN, *NOTEBOOKS]:
         for path in re.findall(r"\bautogen_persistent_memory((?:\.[a-z_]+)+)\b", document.read_text(encoding="utf-8")):
             first, *rest = path.strip(".").split(".")
             if first not in gone and not path.endswith("__all__"):
@@ -411,7 +411,7 @@ NOT_OUR_WORDS = re.compile(
 
 @pytest.mark.parametrize(
     "document",
-    [*(path for path in MARKDOWN if path.name != "CONTRIBUTING.md"), *NOTEBOOKS],
+    [*MARKDOWN, *NOTEBOOKS],
     ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_documents_speak_plainly(document: Path) -> None:

@@ -1,4 +1,4 @@
-"""Everything private of Chroma that we touch, in one place. `tests/storage/test_chroma_host.py` checks each name."""
+"""Everything private of Chroma that we touch, in one place. `tests/project/test_hosts_chroma.py` checks each name."""
 
 from __future__ import annotations
 
