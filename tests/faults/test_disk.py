@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,16 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def make_read_only(disk: Path) -> bool:
+    """Remount a disk, which the system refuses until Chroma's threads have closed the last file they wrote."""
+    until = time.monotonic() + 30
+    while not mount("-o", "remount,ro", str(disk)):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 async def fill(memory: PersistentMemory, acknowledged: list[str]) -> None:
@@ -65,7 +76,7 @@ async def test_a_damaged_store_on_a_read_only_disk_is_explained_and_not_changed(
         await memory.remember_many([told(number) for number in range(100, 100 + SAVED_EVERY)])
     (ids,) = (disk / "store").glob("*/index_metadata.pickle")
     ids.write_bytes(b"")
-    assert await asyncio.to_thread(mount, "-o", "remount,ro", str(disk))
+    assert await asyncio.to_thread(make_read_only, disk)
     memory = open_memory(disk / "store")
     with pytest.raises(StoreUnavailableError, match=r"cannot be written.*AUTOGEN_MEMORY_PATH"):
         await memory.recall("Where is it?")
