@@ -66,9 +66,11 @@ class RecallPolicy(Settings):
     recency_weight: _Share = Field(default=0.2, description="Weight of the recency in the score.")
     frequency_weight: _Share = Field(default=0.2, description="Weight of frequent use in the score.")
     keyword_weight: _Weight = Field(
-        default=0.6, description="Added to the similarity of a memory that holds all words of the question."
+        default=0.4, description="Added to the similarity of a memory that holds all words of the question."
     )
-    session_weight: _Weight = Field(default=0.18, description="Added if the whole session of the memory holds them.")
+    session_weight: _Weight = Field(
+        default=0.2, description="Added if the whole session of the memory holds them, and it is not the only one."
+    )
     neighbour_weight: _Weight = Field(
         default=0.25, description="Added if the memories next to it in its session are similar to the question."
     )
@@ -76,7 +78,13 @@ class RecallPolicy(Settings):
     particulars_weight: _Weight = Field(
         default=0.04, description="Added to a message that says when, and again to one that names something."
     )
-    question_weight: _Weight = Field(default=0.09, description="Subtracted from a message that only asks something.")
+    question_weight: _Weight = Field(
+        default=0.1, description="Subtracted from a message that asks something, if the question names a speaker."
+    )
+    standing_weight: _Weight = Field(default=0.15, description="Added to a standing instruction of the user.")
+    assistant_weight: _Weight = Field(
+        default=0.1, description="Added to the assistant's messages if the question asks what the assistant said."
+    )
     kind_bonus: dict[str, Annotated[float, Field(ge=-1, le=1)]] = Field(
         default={"preference": 0.02, "interaction": -0.02},
         description="Added to the score of each kind when hits are sorted.",

@@ -158,7 +158,15 @@ class MemoryHit:
     particulars: float = _signal(
         "Added because it is a message that says when, or names something.", weight="particulars_weight"
     )
-    question: float = _signal("Subtracted because it is a question itself.", weight="question_weight", sign=-1)
+    question: float = _signal(
+        "Subtracted because it is a question itself, where the question names a speaker.",
+        weight="question_weight",
+        sign=-1,
+    )
+    standing: float = _signal("Added because it is a standing instruction of the user.", weight="standing_weight")
+    assistant: float = _signal(
+        "Added because the question asks what the assistant said, and the assistant said it.", weight="assistant_weight"
+    )
     kind_bonus: float = 0.0
     """Not part of the score; added for sorting, so that preferences come before equally relevant chatter."""
     excerpt: str | None = None

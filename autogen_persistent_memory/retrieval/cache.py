@@ -175,6 +175,8 @@ class RecordCache:
                 words or _words_of(record),
                 table=table,
                 is_message=record.kind == "interaction",
+                is_assistant=record.kind == "interaction" and record.origin == "agent",
+                is_user=record.origin == "user",
                 speaker=record.source,
                 session=record.session,
                 order=(record.created_at, record.sequence or 0),
@@ -412,4 +414,4 @@ def _words_of(record: MemoryRecord) -> Words:
 
 
 def _indexed(record: MemoryRecord) -> tuple[object, ...]:
-    return record.content, record.kind, record.source, record.session, record.created_at, record.sequence
+    return record.content, record.kind, record.origin, record.source, record.session, record.created_at, record.sequence

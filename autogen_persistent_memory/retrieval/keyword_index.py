@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..text.sentences import asks_for_summary, asks_what_assistant_said, is_standing_instruction
 from ..text.words import (
     STOP_WORDS,
     capitalised,
@@ -40,7 +41,7 @@ _LONGEST = 1_000_000
 _MOST_TERMS = 50_000
 """Different terms of a memory that are indexed. Only pasted data has more, not prose of that length."""
 _NOTHING = 1e-4
-_SHARPNESS = 2.5
+_SHARPNESS = 2
 """The power that makes a memory with half of the question's words count much less than half of one with all of them."""
 
 
@@ -52,6 +53,7 @@ class Words(NamedTuple):
     names_within: tuple[str, ...]
     mentions_time: bool
     asks: bool
+    is_standing: bool
 
 
 def words_of(text: str, *, date: str = "", speaker: str | None = None) -> Words:
@@ -65,7 +67,7 @@ def words_of(text: str, *, date: str = "", speaker: str | None = None) -> Words:
     names = capitalised(f"{date} {text}")
     if speaker is not None:
         names.add(speaker)
-    return Words(counts, names, tuple(names_within(text)), mentions_time(text), asks)
+    return Words(counts, names, tuple(names_within(text)), mentions_time(text), asks, is_standing_instruction(text))
 
 
 class KeywordIndex:
@@ -85,6 +87,7 @@ class KeywordIndex:
         self._asks, self._session_of, self._table_of = Column("f4"), Column("i4"), Column("i4")
         self._says_when, self._is_message, self._particulars = Column("?"), Column("?"), Column("i4")
         self._speaker_of = Column("i4")
+        self._is_assistant, self._is_standing = Column("?"), Column("?")
         self._total_length = 0
         self._sessions: dict[str, int] = {}
         self._in_session: list[list[tuple[Any, int]]] = []
@@ -109,6 +112,8 @@ class KeywordIndex:
         *,
         table: str,
         is_message: bool = False,
+        is_assistant: bool = False,
+        is_user: bool = False,
         speaker: str | None = None,
         session: str | None = None,
         order: Any = None,
@@ -132,6 +137,8 @@ class KeywordIndex:
         self._speaker_of.put(slot, self._speaker_numbers.setdefault(speaker, len(self._speaker_numbers)))
         self._says_when.put(slot, words.mentions_time)
         self._is_message.put(slot, is_message)
+        self._is_assistant.put(slot, is_assistant)
+        self._is_standing.put(slot, words.is_standing and is_user)
         self._particulars.put(slot, self._count_particulars(slot))
         self._capitalised.update(words.names)
         length = sum(counts.values())
@@ -203,9 +210,12 @@ class KeywordIndex:
         """
         import numpy as np
 
+        is_assistant = self._is_assistant.view[slots]
+        gate = ~is_assistant if matches.gated else np.ones(len(slots), dtype=bool)
         near = dict(zip(slots.tolist(), nearness.tolist(), strict=True))
+        flowing = dict(zip(slots[gate].tolist(), nearness[gate].tolist(), strict=True)) if matches.gated else near
         neighbours = [
-            near.get(before, 0.0) + near.get(after, 0.0)
+            flowing.get(before, 0.0) + near.get(after, 0.0)
             for before, after in zip(self._previous.view[slots].tolist(), self._following.view[slots].tolist())
         ]
         speakers = [self._speaker_numbers[name] for name in named if name in self._speaker_numbers]
@@ -213,14 +223,16 @@ class KeywordIndex:
         return {
             "keywords": keywords,
             "session": session,
-            "neighbours": np.array(neighbours),
+            "neighbours": np.array(neighbours) * gate,
             "speaker": np.isin(self._speaker_of.view[slots], speakers) if speakers else np.zeros(len(slots)),
             "particulars": self._particulars.view[slots],
-            "question": self._asks.view[slots],
+            "question": self._asks.view[slots] * bool(speakers),
+            "standing": self._is_standing.view[slots],
+            "assistant": is_assistant * matches.recalls_assistant,
         }
 
     def _count_particulars(self, slot: int) -> int:
-        if not self._is_message.view[slot]:
+        if not self._is_message.view[slot] or self._is_assistant.view[slot]:
             return 0
         names_something = any(self._speakers.get(name, 0) <= 0 for name in self._names_within[slot])
         return int(self._says_when.view[slot]) + names_something
@@ -244,8 +256,11 @@ class KeywordIndex:
 
         Names that a tenth of all memories hold distinguish nothing, and are left out.
         """
+        speakers = self.speakers_named(query)
+        if not speakers:
+            return query
         said, english = query, is_english(query)
-        for name in sorted(self.speakers_named(query), key=len, reverse=True):
+        for name in sorted(speakers, key=len, reverse=True):
             said = re.sub(rf"\b{re.escape(name)}(?:['’]s\b|(?<=s)['’])", "my" if english else "", said)
             said = re.sub(rf"\b{re.escape(name)}\b", "I" if english else "", said)
         common = max(5, len(self) / 10)
@@ -281,10 +296,13 @@ class KeywordIndex:
             rarity = _rarity(len(touched), len(self._in_session))
             sessions[touched] += rarity
             reachable_by_session += rarity
-        sessions /= max(reachable_by_session, 1e-9)
-        return KeywordMatches(self, self._with_neighbours(own, reachable), sessions)
+        sessions *= (len(self._in_session) > 1) / max(reachable_by_session, 1e-9)
+        recalls_assistant = asks_what_assistant_said(query)
+        gated = not (recalls_assistant or asks_for_summary(query))
+        keywords = self._with_neighbours(own, reachable, gated=gated)
+        return KeywordMatches(self, keywords, sessions, gated=gated, recalls_assistant=recalls_assistant)
 
-    def _with_neighbours(self, own: Floats, reachable: float) -> Floats:
+    def _with_neighbours(self, own: Floats, reachable: float, *, gated: bool) -> Floats:
         """Return the score of each memory by its own words and those around it in its session. Changes `own`."""
         import numpy as np
 
@@ -292,13 +310,16 @@ class KeywordIndex:
         # At most 1: a word that occurs twice does not make up for a missing one.
         words = own[holders] = np.minimum(own[holders] / max(reachable, 1e-9), 1)
         following = self._following.view[holders]
+        flowing = words * ~self._is_assistant.view[holders] if gated else words
         # A memory has one neighbour on either side, so no slot is added to twice.
-        own[following] += (_PREVIOUS + _ANSWERED * self._asks.view[holders]) * words
-        own[np.where(following >= 0, self._following.view[following], -1)] += _BEFORE_THAT * words
+        own[following] += (_PREVIOUS + _ANSWERED * self._asks.view[holders]) * flowing
+        own[np.where(following >= 0, self._following.view[following], -1)] += _BEFORE_THAT * flowing
         own[self._previous.view[holders]] += _NEXT * words
         own[-1] = 0
         touched = (own != 0).nonzero()[0]
         own[touched] = np.minimum(own[touched], _HIGHEST) ** _SHARPNESS
+        if gated:
+            own[touched] *= ~self._is_assistant.view[touched]
         return own
 
 
@@ -308,8 +329,14 @@ class KeywordMatches:
     Stays valid while the index changes.
     """
 
-    def __init__(self, index: KeywordIndex, keywords: Floats, sessions: Floats) -> None:
+    def __init__(
+        self, index: KeywordIndex, keywords: Floats, sessions: Floats, *, gated: bool, recalls_assistant: bool
+    ) -> None:
         self.index = index
+        self.gated = gated
+        """Whether the words and neighbours of an assistant's messages count for nothing."""
+        self.recalls_assistant = recalls_assistant
+        """Whether the question asks what the assistant said."""
         self._keywords, self._sessions = keywords, sessions  # each with a 0 at the end
 
     def of(self, slots: Slots) -> tuple[Floats, Floats]:
@@ -322,7 +349,14 @@ class KeywordMatches:
         import numpy as np
 
         keywords = np.maximum(self._keywords, other._keywords)
-        return KeywordMatches(self.index, keywords, np.maximum(self._sessions, other._sessions))
+        sessions = np.maximum(self._sessions, other._sessions)
+        return KeywordMatches(
+            self.index,
+            keywords,
+            sessions,
+            gated=self.gated and other.gated,
+            recalls_assistant=self.recalls_assistant or other.recalls_assistant,
+        )
 
     def best(self, count: int, tables: Sequence[str], session_weight: float) -> dict[str, list[int]]:
         """Return the slots of the best matches in each of these tables."""

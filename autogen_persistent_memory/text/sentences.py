@@ -347,3 +347,29 @@ def is_covered(text: str, facts: Sequence[str]) -> bool:
     said = [sentence for sentence in sentences(text) if could_answer(text[slice(*sentence)])]
     parts = [text[start:end] for sentence in said for start, end in _split(text, sentence, _CLAUSE_END)]
     return all(content_words(part) <= told for part in parts if tells(part))
+
+
+_MOST_STANDING_WORDS = 25
+_STANDING = lazy(r"\b(?:always|never|from now on|whenever|every time)\b", re.IGNORECASE)
+_ASSISTANT_SAID = lazy(
+    r"\b(?:did|have|had) you\b|\byour (?:\w+ )?(?:advice|answer|suggestion|recommendation|explanation|response|reply)s?\b"
+    r"|\byou (?:\w+ )?(?:said|told|recommended|suggested|mentioned|gave|explained|advised|proposed|listed|provided)\b",
+    re.IGNORECASE,
+)
+_SUMMARY = lazy(r"\b(?:summar\w+|overview|recap)\b", re.IGNORECASE)
+
+
+def is_standing_instruction(text: str) -> bool:
+    """Return whether a text says what to do from now on: a short one with "always", "never", "from now on" and the like."""
+    is_short = len(text) <= 12 * _MOST_STANDING_WORDS and len(text.split()) <= _MOST_STANDING_WORDS
+    return is_short and _STANDING.search(text) is not None
+
+
+def asks_what_assistant_said(query: str) -> bool:
+    """Return whether a question is about what the assistant said: "did you", "you recommended"."""
+    return _ASSISTANT_SAID.search(query) is not None
+
+
+def asks_for_summary(query: str) -> bool:
+    """Return whether a question asks for a summary, to which everybody's messages belong."""
+    return _SUMMARY.search(query) is not None

@@ -179,8 +179,8 @@ async def test_a_memory_forgotten_by_id_or_key_is_blanked_in_messages_and_blocks
 
 
 async def test_forgetting_a_session_blanks_its_state_and_no_other() -> None:
-    store = TemporaryStore()
-    memories = [a_memory(store, session) for session in ("monday", "tuesday")]
+    store, policy = TemporaryStore(), RecallPolicy(kind_min_similarity={"interaction": 0})
+    memories = [a_memory(store, session, policy=policy) for session in ("monday", "tuesday")]
     for memory in memories:
         await (team := a_team(memory)).run(task=TASK)
         await memory.session.save(team)

@@ -189,7 +189,7 @@ def test_search_prints_the_parts_of_each_score(stocked: dict[str, MemoryRecord])
     assert record["id"] == stocked["tea"].id
     assert list(first) == [
         *("score", "similarity", "recency", "frequency", "cosine", "keywords", "session", "neighbours", "speaker"),
-        *("particulars", "question"),
+        *("particulars", "question", "standing", "assistant"),
     ]
     header, best, *others = done("search", "Who prefers tea?", "-n", "ann", *TOY).splitlines()
     assert header.split() == ["score", "id", "content"]

@@ -362,7 +362,7 @@ def test_modules_that_the_documents_name_exist() -> None:
 
 def test_the_settings_of_the_ranking_have_the_defaults_that_are_told() -> None:
     told = re.findall(r"`(\w+)` \| (−?[\d.]+|`\{.*\}`) \|", text_of(DOCS / "how-it-ranks.md"))
-    assert len(told) == 9
+    assert len(told) == 11
     for name, default in told:
         expected = json.loads(default.strip("`").replace("−", ""))
         assert getattr(RecallPolicy(), name) == expected, name

@@ -82,6 +82,7 @@ def test_half_of_the_words_is_worth_much_less_than_half() -> None:
 
 def test_an_answer_inherits_the_words_of_its_question() -> None:
     index = an_index("Where did you go hiking?", "To the Dolomites!", "Nice", "Anything else", session="s")
+    put(index, "elsewhere", "Bread", table="session", session="another")
     found = signals(index, ["0", "1", "2", "3"], "hiking")
     (question, answer, after, later), of_sessions = found["keywords"], found["session"]
     assert question > answer > after > later == 0
@@ -214,6 +215,7 @@ def test_a_memory_without_neighbours_or_session_adds_nothing_to_the_last_one() -
     put(index, "alone", "the cello", table="profile")
     put(index, "first", "the cello again", table="profile", session="s", order=1)
     put(index, "second", "bread", table="profile", session="s", order=2)
+    put(index, "elsewhere", "butter", table="profile", session="another", order=1)
     put(index, "last", "rain", table="profile")
     found = signals(index, ["alone", "first", "second", "last"], "cello")
     alone, first, second, last = zip(found["keywords"], found["session"], strict=True)
@@ -229,3 +231,48 @@ def test_data_of_very_many_different_words_is_found_by_those_at_its_beginning() 
     assert len(found) == 50_000
     assert {"numberaaaaa", "numberbjjjj"} <= set(found)  # the first twenty thousand are stemmed
     assert {"numbercaaaas", "numberejjjjs"} <= set(found)
+
+
+def an_exchange() -> KeywordIndex:
+    index = KeywordIndex()
+    put(index, "asked", "Which port should my Flask app use?", table="session", session="s", order=1)
+    put(
+        index, "answered", "Use port 5000 for your Flask app.", table="session", session="s", order=2, is_assistant=True
+    )
+    put(index, "thanked", "It runs now.", table="session", session="s", order=3)
+    put(index, "elsewhere", "Bread and butter", table="session", session="another", order=1)
+    return index
+
+
+def test_an_assistants_words_count_only_if_the_question_asks_for_them() -> None:
+    index = an_exchange()
+    ids, nearness = ["asked", "answered", "thanked"], [0.1, 0.2, 0.0]
+    gated = signals(index, ids, "Flask port", nearness)
+    assert gated["keywords"][0] > gated["keywords"][1] == 0
+    assert gated["neighbours"] == pytest.approx([0.2, 0, 0])  # nothing flows on from what the assistant said
+    assert gated["assistant"] == [0, 0, 0]
+    recalled = signals(index, ids, "Which Flask port did you recommend?", nearness)
+    assert recalled["keywords"][1] > 0
+    assert recalled["neighbours"] == pytest.approx([0.2, 0.1, 0.2])
+    assert recalled["assistant"] == [0, 1, 0]
+
+
+def test_a_standing_instruction_is_the_users() -> None:
+    index = KeywordIndex()
+    put(index, "user", "Always answer in metric units.", table="session", is_user=True)
+    put(index, "agent", "I will always answer in metric units.", table="session", is_assistant=True)
+    put(index, "task", "Write a poem about units.", table="session", is_user=True)
+    assert signals(index, ["user", "agent", "task"], "How far is it?")["standing"] == [1, 0, 0]
+
+
+def test_a_question_is_marked_down_only_where_a_speaker_is_named() -> None:
+    index = KeywordIndex()
+    put(index, "asks", "Could you check my Flask routes?", table="session", speaker="Melanie")
+    assert signals(index, ["asks"], "Which routes does Flask have?")["question"] == [0]
+    named = index.signals(np.array([0]), np.array([0.5]), index.search("Which routes has Melanie?"), ["Melanie"])
+    assert named["question"].tolist() == [1]
+
+
+def test_a_question_that_names_no_speaker_keeps_its_words() -> None:
+    index = an_index(*[f"Flask route number {number}" for number in range(60)])
+    assert index.as_said("How do I secure Flask?") == "How do I secure Flask?"

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
@@ -127,14 +128,17 @@ def test_every_signal_counts_and_is_explained() -> None:
         "particulars": 2.0,
         "speaker": 1.0,
         "question": 1.0,
+        "standing": 1.0,
+        "assistant": 1.0,
     }
     assert signals.keys() == ROW_OF.keys()
     (hit,) = ranked([Candidate(candidate("Do I?", 0.2).record, signals)], 1)
-    parts = (hit.cosine, hit.keywords, hit.session, hit.neighbours, hit.particulars, hit.speaker, hit.question)
-    assert parts == pytest.approx((0.1, 0.6 * 0.5, 0.18 * 0.4, 0.25 * 0.3, 0.04 * 2, 0.2, -0.09))
-    assert hit.similarity == pytest.approx(sum(parts))
-    assert "+0.30 keywords" in hit.reasons
-    assert "-0.09 question" in hit.reasons
+    parts = (hit.cosine, hit.keywords, hit.session, hit.neighbours, hit.particulars, hit.speaker)
+    parts += (hit.question, hit.standing, hit.assistant)
+    assert parts == pytest.approx((0.1, 0.4 * 0.5, 0.2 * 0.4, 0.25 * 0.3, 0.04 * 2, 0.2, -0.1, 0.15, 0.1))
+    assert hit.similarity == pytest.approx(0.8 + 0.2 * -math.expm1(-(sum(parts) - 0.8) / 0.2))
+    assert "+0.20 keywords" in hit.reasons
+    assert "-0.10 question" in hit.reasons
     assert all(signal.name in hit.reasons and signal.description for signal in SIGNALS)
 
 
