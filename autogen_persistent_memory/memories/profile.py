@@ -357,8 +357,8 @@ class RememberingMemory(EngineMemory):
     async def compact(self, *, progress: Progress = True) -> int:
         """Rebuild the index of the namespace without the vectors of deleted memories; return how many it holds.
 
-        Chroma keeps the vectors of deleted memories for good, and searches among them, so many deletions make a namespace
-        slow. Nothing is embedded again, and nothing is lost if it is interrupted: run it again.
+        Chroma keeps the vectors of deleted memories for good and searches among them, which makes a namespace with many
+        deletions slow. Nothing is embedded again, and nothing is lost if it is interrupted: run it again.
 
         Args:
             progress: True for a progress bar on a terminal, or a function that is given (done, total).
